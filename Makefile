@@ -1,0 +1,49 @@
+# Everything a developer runs. `make` alone lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt cover bench soak build clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]' -c constraints.txt
+	@touch $@
+
+demo: $(STAMP) ## run jobs on the embedded store and survive a crash
+	@$(BIN)/python examples/crash_demo/demo.py
+
+test: $(STAMP) ## run the whole suite
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## lint, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(STAMP) ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+cover: $(STAMP) ## run the suite with branch coverage
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report --skip-covered
+
+bench: $(STAMP) ## measure journal and stores beside the bare limit
+	$(BIN)/holdfast bench journal
+	$(BIN)/holdfast bench store
+
+soak: $(STAMP) ## long fault runs
+	HOLDFAST_SOAK=1 $(BIN)/python -m pytest -m "" --timeout=3600
+
+build: $(STAMP) ## build wheel and sdist
+	$(BIN)/python -m pip install --quiet build && $(BIN)/python -m build
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
