@@ -1,6 +1,6 @@
 """Every error Holdfast raises, in one tree. A leaf: it imports no room.
 
-    HoldfastError          .code: the class name in snake_case, the same word in HTTP, CLI and replies; .hint: the next step
+    HoldfastError          .code: its name in snake_case, the same word in HTTP, CLI and replies; .hint: the next step
     ├─ UsageError          yours to fix; nothing was stored                                          exit 2
     │  ├─ InvalidValue (a ValueError too) · InvalidArguments (a TypeError too) · AmbiguousId · MissingExtra
     │  ├─ PayloadTooLarge ─ RecordTooLarge

@@ -1,7 +1,7 @@
 """Named points: places in the code that tests can wait at, fail at or die at. A leaf: it imports no room.
 
-`reach("lease.granted")` costs one look-up in an empty dict until a test listens. A listener may block (to order two threads),
-raise (to inject a failure) or end the process (to crash there).
+`reach("lease.granted")` costs one look-up in an empty dict until a test listens. A listener may block (to order two
+threads), raise (to inject a failure) or end the process (to crash there).
 """
 
 from __future__ import annotations

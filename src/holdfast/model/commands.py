@@ -1,0 +1,281 @@
+"""Commands: requests to the engine, as data. Each may be sent again with the same ids and then gives the same outcome.
+
+Durations are seconds and relative, because the authority's clock decides; absolute times are the caller's own wish.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.model.events import JobChanges
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
+from holdfast.model.times import Timestamp
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
+    """What all commands have in common."""
+
+    #: Caller-made id; the same id sent again gives the first outcome.
+    cmd: str = ""
+    #: Who asks; empty for the embedding program itself.
+    actor: str = ""
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job to be created."""
+
+    job_id: JobId
+    job_type: str
+    params: msgspec.Raw
+    namespace: str = ""
+    queue: str = "default"
+    priority: int = 0
+    #: Not leased before; the later of the two counts.
+    delay_s: float | None = None
+    not_before: Timestamp | None = None
+    #: Skipped unless started by then; the earlier of the two counts.
+    ttl_s: float | None = None
+    expires_at: Timestamp | None = None
+    timeout_s: float | None = None
+    lease_s: float = 30
+    retry_mode: RetryMode = RetryMode.REQUEUE
+    max_attempts: int = 4
+    max_expiries: int | None = 5
+    backoff: Backoff = Backoff()
+    key: str | None = None
+    key_scope: KeyScope = KeyScope.TASK
+    key_hold: KeyHold = KeyHold.ACTIVE
+    #: Length of a `window` hold.
+    key_window_s: float | None = None
+    on_conflict: Literal["return", "reject", "replace"] = "return"
+    limit_key: str | None = None
+    key_limit: int = 1
+    tags: dict[str, str] | None = None
+    owner: str | None = None
+    affinity: str | None = None
+    submitted_by: str | None = None
+    traceparent: str | None = None
+
+
+class Enqueue(Order, frozen=True, kw_only=True, tag="enqueue"):
+    """Create jobs, all or none."""
+
+    jobs: tuple[NewJob, ...]
+
+
+class Lease(Order, frozen=True, kw_only=True, tag="lease"):
+    """Take up to `n` jobs to work on."""
+
+    worker_id: str
+    queues: tuple[str, ...] = ("default",)
+    #: Tasks the worker knows; None for any.
+    job_types: tuple[str, ...] | None = None
+    n: int = 1
+    #: Overrides each job's own.
+    lease_s: float | None = None
+    namespace: str = ""
+    session_id: str | None = None
+
+
+class Extend(Order, frozen=True, kw_only=True, tag="extend"):
+    """Keep a lease alive."""
+
+    job_id: JobId
+    token: Token
+    lease_s: float | None = None
+
+
+class Complete(Order, frozen=True, kw_only=True, tag="complete"):
+    """Report success."""
+
+    job_id: JobId
+    token: Token
+    result: msgspec.Raw | None = None
+    artifacts: msgspec.Raw | None = None
+    exit_code: int | None = None
+
+
+class Fail(Order, frozen=True, kw_only=True, tag="fail"):
+    """Report failure."""
+
+    job_id: JobId
+    token: Token
+    error: str
+    error_kind: Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_result"] = "exception"
+    details: msgspec.Raw | None = None
+    exit_code: int | None = None
+    #: The handler's own choice of delay.
+    retry_after_s: float | None = None
+    #: No retry, whatever is left of the budget.
+    fatal: bool = False
+
+
+class Snooze(Order, frozen=True, kw_only=True, tag="snooze"):
+    """Ask to be called later; uses up no attempt."""
+
+    job_id: JobId
+    token: Token
+    delay_s: float
+
+
+class GiveUp(Order, frozen=True, kw_only=True, tag="give_up"):
+    """End the job CANCELLED from inside."""
+
+    job_id: JobId
+    token: Token
+    reason: str = ""
+
+
+class Release(Order, frozen=True, kw_only=True, tag="release"):
+    """Give the job back unfinished."""
+
+    job_id: JobId
+    token: Token
+    #: Whether the handler had started.
+    begun: bool
+    delay_s: float | None = None
+    #: Do not count the delivery.
+    given_back: bool = False
+
+
+class Cancel(Order, frozen=True, kw_only=True, tag="cancel"):
+    """End a queued job, or ask a running one to stop; `force` revokes its lease at once."""
+
+    job_id: JobId
+    reason: str = ""
+    force: bool = False
+
+
+class Bury(Order, frozen=True, kw_only=True, tag="bury"):
+    """Declare a job DEAD."""
+
+    job_id: JobId
+    reason: str = ""
+
+
+class Update(Order, frozen=True, kw_only=True, tag="update"):
+    """Edit a queued job."""
+
+    job_id: JobId
+    changes: JobChanges
+
+
+class Move(Order, frozen=True, kw_only=True, tag="move"):
+    """Give a queued job another place in its band. Exactly one of the three is set."""
+
+    job_id: JobId
+    before: JobId | None = None
+    after: JobId | None = None
+    to: Literal["first", "last"] | None = None
+
+
+class Normalize(Order, frozen=True, kw_only=True, tag="normalize"):
+    """Space the positions of a queue evenly again."""
+
+    queue: str
+    namespace: str = ""
+
+
+class Retry(Order, frozen=True, kw_only=True, tag="retry"):
+    """Run an ended job again, as a new job with a full budget."""
+
+    job_id: JobId
+    new_job_id: JobId
+    #: Other parameters than those of the last run.
+    params: msgspec.Raw | None = None
+    priority: int | None = None
+
+
+class PauseQueue(Order, frozen=True, kw_only=True, tag="pause_queue"):
+    """Stop leasing from a queue."""
+
+    queue: str
+    namespace: str = ""
+    reason: str = ""
+
+
+class ResumeQueue(Order, frozen=True, kw_only=True, tag="resume_queue"):
+    """Lease from a queue again."""
+
+    queue: str
+    namespace: str = ""
+
+
+class PauseDispatch(Order, frozen=True, kw_only=True, tag="pause_dispatch"):
+    """Stop leasing altogether."""
+
+    reason: str = ""
+
+
+class ResumeDispatch(Order, frozen=True, kw_only=True, tag="resume_dispatch"):
+    """Lease again."""
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A lease that ran out by the monotonic clock of the process that watched it."""
+
+    job_id: JobId
+    token: Token
+
+
+class Expire(Order, frozen=True, kw_only=True, tag="expire"):
+    """End what time has ended: leases that lapsed and queued jobs past their latest start. Sent by the tick."""
+
+    limit: int = 500
+    #: The wall clock jumped forward from here: leases that lapsed since then are not held against their jobs.
+    jumped_from: Timestamp | None = None
+    #: Leases to end although the wall clock, set back, has not reached their expiry.
+    overdue: tuple[Overdue, ...] = ()
+
+
+class EndSessions(Order, frozen=True, kw_only=True, tag="end_sessions"):
+    """Expire the local leases of earlier openings: the store's lock proves their holders gone. Sent on opening."""
+
+    #: The present opening, whose leases stay.
+    session_id: str
+    limit: int = 500
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long ended jobs are kept, in seconds."""
+
+    #: COMPLETED and CANCELLED.
+    done_s: float = 7 * 86_400
+    #: FAILED and DEAD.
+    failed_s: float = 30 * 86_400
+
+
+class Prune(Order, frozen=True, kw_only=True, tag="prune"):
+    """Remove what retention no longer keeps. Sent by the tick."""
+
+    retention: Retention = Retention()
+    limit: int = 500
+
+
+Report = Complete | Fail | Snooze | GiveUp
+Command = (
+    Enqueue
+    | Lease
+    | Extend
+    | Complete
+    | Fail
+    | Snooze
+    | GiveUp
+    | Release
+    | Cancel
+    | Bury
+    | Update
+    | Move
+    | Normalize
+    | Retry
+    | PauseQueue
+    | ResumeQueue
+    | PauseDispatch
+    | ResumeDispatch
+    | Expire
+    | EndSessions
+    | Prune
+)

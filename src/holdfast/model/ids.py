@@ -1,0 +1,38 @@
+"""Ids and names: which texts may be one, and how a time-ordered id is written.
+
+Ids are made by callers, so that a command whose answer was lost can be sent again. UUIDv7 begins with its time, which
+keeps neighbours in time neighbours in every index. Randomness comes in as a value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+JobId = NewType("JobId", str)
+RunId = NewType("RunId", str)
+
+#: Fencing token: store-wide, strictly increasing. It orders; it protects nothing.
+Token = NewType("Token", int)
+
+_ID = re.compile(
+    r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff](?:[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,198}[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff])?"
+)
+_NAME = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
+
+
+def is_id(text: str) -> bool:
+    """Tell whether `text` may be an id: 1-200 characters, no control characters, no outer blanks."""
+    return _ID.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Tell whether `text` may name a task or queue: 1-128 of letters, digits and `. _ - : /`."""
+    return _NAME.fullmatch(text) is not None
+
+
+def uuid7(unix_ms: int, order: int, chance: int) -> str:
+    """Write a UUIDv7: `order` (12 bits) ranks ids of one millisecond, `chance` (62 bits) tells strangers apart."""
+    number = (unix_ms & 0xFFFFFFFFFFFF) << 80 | 7 << 76 | (order & 0xFFF) << 64 | 2 << 62 | (chance & (1 << 62) - 1)
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

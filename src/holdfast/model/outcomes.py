@@ -1,0 +1,117 @@
+"""Outcomes: what the engine answers to a command. A closed set; a refusal is data until the last hop.
+
+Every answer but `Refusal` means COMMITTED: accepted and durable. A refusal with the code `lease_lost` means CANCELLED
+(authority lost), any other means REJECTED; nothing was changed, except that a lapsed lease may have been ended.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import BY_CODE, HoldfastError, Refused
+from holdfast.model.ids import JobId, RunId, Token
+from holdfast.model.jobs import Job, JobStatus
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="answer"):
+    """What all answers have in common."""
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """What became of one job of an Enqueue."""
+
+    #: The new job, or the one that was there before.
+    job_id: JobId
+    created: bool
+
+
+class Enqueued(Answer, frozen=True, kw_only=True, tag="enqueued"):
+    """The jobs are durable, in the order they were given."""
+
+    jobs: tuple[Submitted, ...]
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A worker's right to finish one job."""
+
+    job: Job
+    run_id: RunId
+    token: Token
+    #: Seconds left; worker clocks decide nothing.
+    lease_s: float
+
+
+class Leased(Answer, frozen=True, kw_only=True, tag="leased"):
+    """The jobs that were granted, maybe none."""
+
+    grants: tuple[Grant, ...] = ()
+
+
+class Extended(Answer, frozen=True, kw_only=True, tag="extended"):
+    """The lease lives."""
+
+    lease_s: float
+    #: Someone asked for the job to be cancelled.
+    cancel: bool = False
+
+
+class Reported(Answer, frozen=True, kw_only=True, tag="reported"):
+    """The execution is over and its report durable."""
+
+    job_status: JobStatus
+    #: The same report had been committed before; the first one stays.
+    duplicate: bool = False
+    successor: JobId | None = None
+
+
+class CancelAnswer(Answer, frozen=True, kw_only=True, tag="cancel"):
+    """What a cancellation did."""
+
+    outcome: Literal["cancelled", "requested"]
+
+
+class Changed(Answer, frozen=True, kw_only=True, tag="changed"):
+    """The job is as asked."""
+
+    job_id: JobId
+    position: int | None = None
+
+
+class Done(Answer, frozen=True, kw_only=True, tag="done"):
+    """It is as asked."""
+
+
+class Swept(Answer, frozen=True, kw_only=True, tag="swept"):
+    """How much a maintenance command found to do."""
+
+    count: int
+    #: The limit was reached; there is more to do now.
+    more: bool = False
+
+
+class Refusal(Answer, frozen=True, kw_only=True, tag="refused"):
+    """Nothing was changed, and why. `code` names an exception of the error tree."""
+
+    code: str
+    message: str
+    hint: str = ""
+    #: The ids the message names, by kind.
+    facts: dict[str, str] = {}
+
+    def error(self) -> HoldfastError:
+        """Give the exception this refusal stands for."""
+        kind = BY_CODE.get(self.code, Refused)
+        return kind(self.message, hint=self.hint or None, **self.facts)
+
+
+Outcome = Enqueued | Leased | Extended | Reported | CancelAnswer | Changed | Done | Swept | Refusal
+
+encode_outcome = msgspec.json.Encoder().encode
+decode_outcome = msgspec.json.Decoder(Outcome).decode
+
+
+def refuse(kind: type[HoldfastError], message: str, *, hint: str = "", **facts: object) -> Refusal:
+    """Build a refusal that will be raised as `kind`."""
+    return Refusal(code=kind.code, message=message, hint=hint, facts={name: str(fact) for name, fact in facts.items()})

@@ -1,0 +1,156 @@
+"""Payloads: JSON that every store can keep and give back unchanged. The one validator before every store.
+
+Accepted is JSON text that means the same to every reader: no duplicate names, no NaN or infinity, integers of 64 bits,
+no lone surrogates, at most 64 levels. Kept is its compact form. Types are the application's affair.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast.errors import InvalidValue, PayloadTooLarge
+
+#: Bytes of one payload inside a record. Larger content belongs beside the record.
+MAX_BYTES = 1 << 20
+#: Levels of nesting.
+MAX_DEPTH = 64
+#: Characters of an error text; longer ones lose their middle.
+MAX_ERROR = 16 * 1024
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+#: Could be an integer beyond 64 bits: worth the slow look.
+_LONG_NUMBER = re.compile(rb"\d{19}")
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def pack(value: Any, field: str = "params") -> msgspec.Raw:
+    """Encode plain Python values (dict, list, str, int, float, bool, None) as a payload.
+
+    Raises InvalidValue for anything JSON cannot give back as it was, PayloadTooLarge beyond MAX_BYTES.
+    """
+    _walk(value, field, 1)
+    return _within(_encode(value), field)
+
+
+def admit(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
+    """Check JSON text from outside and give it back in compact form.
+
+    Raises InvalidValue or PayloadTooLarge, naming `field`; the text is then not stored.
+    """
+    raw = bytes(text)
+    _within(raw, field)
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _refuse_depth(raw, field)
+    try:
+        # What survives a round trip unchanged has no duplicate names, no odd numbers and no blanks. Nearly all does.
+        if not _LONG_NUMBER.search(raw) and _encode(_decode(raw)) == raw:
+            return msgspec.Raw(raw)
+    except (ValueError, RecursionError):
+        pass
+    return pack(_parse(raw, field), field)
+
+
+def admit_object(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
+    """Check that JSON text from outside is an object, such as a task's parameters."""
+    payload = admit(text, field)
+    if bytes(payload)[:1] != b"{":
+        raise InvalidValue(f"{field}: must be a JSON object of parameter names.", field=field)
+    return payload
+
+
+def shorten_error(text: str) -> str:
+    """Make an error text storable: lone surrogates escaped, the middle cut beyond MAX_ERROR characters."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= MAX_ERROR:
+        return text
+    half = MAX_ERROR // 2 - 20
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters cut …\n{text[-half:]}"
+
+
+def _within(raw: bytes, field: str) -> msgspec.Raw:
+    if len(raw) > MAX_BYTES:
+        raise PayloadTooLarge(
+            f"{field}: {len(raw):,} bytes are more than the {MAX_BYTES:,} a record holds. Nothing was stored.",
+            hint="Keep large content in a file or database and pass a reference.",
+            field=field,
+        )
+    return msgspec.Raw(raw)
+
+
+def _refuse_depth(raw: bytes, field: str) -> None:
+    depth = 0
+    for found in _BRACKET.finditer(raw):
+        mark = found.group()
+        if mark in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise _too_deep(field)
+        elif mark in b"]}":
+            depth -= 1
+
+
+def _too_deep(field: str) -> InvalidValue:
+    return InvalidValue(f"{field}: nested deeper than {MAX_DEPTH} levels.", field=field)
+
+
+def _parse(raw: bytes, field: str) -> Any:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = dict(found)
+        if len(names) != len(found):
+            raise InvalidValue(f"{field}: a name occurs twice in one object.", field=field)
+        return names
+
+    def constant(name: str) -> NoReturn:
+        raise InvalidValue(f"{field}: {name} is not JSON.", field=field)
+
+    try:
+        return json.loads(raw.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
+    except InvalidValue:
+        raise
+    except RecursionError:
+        raise _too_deep(field) from None
+    except ValueError as problem:
+        raise InvalidValue(f"{field}: not JSON: {problem}.", field=field) from None
+
+
+def _walk(value: Any, field: str, depth: int) -> None:
+    """Refuse what JSON would change on the way there or back."""
+    if depth > MAX_DEPTH:
+        raise _too_deep(field)
+    match value:
+        case None | bool():
+            return
+        case str():
+            _refuse_surrogates(value, field)
+        case int():
+            if not -(1 << 63) <= value < 1 << 63:
+                raise InvalidValue(f"{field}: the integer {value:.3e} does not fit 64 bits.", field=field)
+        case float():
+            if not math.isfinite(value):
+                raise InvalidValue(f"{field}: {value} is not JSON.", field=field)
+        case Mapping():
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise InvalidValue(f"{field}: the name {name!r} is not text.", field=field)
+                _refuse_surrogates(name, field)
+                _walk(inner, field, depth + 1)
+        case list():
+            for inner in value:
+                _walk(inner, field, depth + 1)
+        case _:
+            kind = type(value).__name__
+            raise InvalidValue(f"{field}: a {kind} is not JSON; it would not come back as it was.", field=field)
+
+
+def _refuse_surrogates(text: str, field: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidValue(f"{field}: text with a lone surrogate cannot be stored.", field=field) from None

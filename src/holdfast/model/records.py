@@ -1,0 +1,94 @@
+"""The other records a store keeps, and the list of all tables.
+
+A table is a kind of record with the key it is found by. Stores keep tables; they never look inside a record beyond
+what its indexes need.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, KeyHold, Run
+from holdfast.model.times import Timestamp
+
+
+class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Settings of one queue. A queue without a record has the defaults."""
+
+    namespace: str
+    name: str
+    paused: bool = False
+    pause_reason: str | None = None
+
+
+class HeldKey(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Which job holds a unique key."""
+
+    namespace: str
+    #: The key with its scope in front, so that scopes do not meet.
+    unique_key: str
+    job_id: JobId
+    hold: KeyHold
+    #: End of a `window` hold.
+    held_until: Timestamp | None = None
+
+
+class DoneCommand(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The first outcome of a command that leaves no id of its own, kept for an hour."""
+
+    cmd: str
+    #: Tells a repeat from another command under the same id.
+    digest: str
+    outcome: msgspec.Raw
+    at: Timestamp
+
+
+class Authority(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What the store as a whole remembers."""
+
+    #: Highest token ever granted.
+    last_token: Token = Token(0)
+    dispatch_paused: bool = False
+    dispatch_reason: str | None = None
+
+
+Record = Job | Run | Queue | HeldKey | DoneCommand | Authority
+#: Tables with two-part keys (namespace, name) join them with U+0000, which neither part may contain.
+Key = str
+
+#: Key of the only record of `Authority`.
+AUTHORITY = ""
+
+
+def pair(namespace: str, name: str) -> Key:
+    """Give the key of a record that is named within a namespace."""
+    return f"{namespace}\0{name}"
+
+
+def key_of(record: Record) -> Key:
+    """Give the key under which a record is kept."""
+    match record:
+        case Job():
+            return record.job_id
+        case Run():
+            return record.run_id
+        case Queue():
+            return pair(record.namespace, record.name)
+        case HeldKey():
+            return pair(record.namespace, record.unique_key)
+        case DoneCommand():
+            return record.cmd
+        case Authority():
+            return AUTHORITY
+
+
+#: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs.
+TABLES: dict[str, type[Record]] = {
+    "jobs": Job,
+    "job_runs": Run,
+    "queues": Queue,
+    "job_keys": HeldKey,
+    "commands": DoneCommand,
+    "meta": Authority,
+}

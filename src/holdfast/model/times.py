@@ -1,0 +1,70 @@
+"""Times as text: UTC, always 27 characters, `2026-01-06T10:15:30.000000Z`.
+
+The one form used in records, events, SQL columns and JSON, so that text order is time order everywhere and nothing is
+converted on the way. Arithmetic goes through `datetime` and back; nobody here asks what time it is.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NewType
+
+from holdfast.errors import InvalidValue
+
+#: A moment as fixed-width UTC text. Compare with <, <=, ==.
+Timestamp = NewType("Timestamp", str)
+
+#: Later than everything; also what sums that leave the calendar become.
+FOREVER = Timestamp("9999-12-31T23:59:59.999999Z")
+
+
+def stamp(moment: datetime) -> Timestamp:
+    """Write an aware moment in the house format."""
+    return Timestamp(moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z")
+
+
+def moment(when: Timestamp) -> datetime:
+    """Read a time of the house format as an aware UTC datetime."""
+    return datetime.fromisoformat(when)
+
+
+def later(when: Timestamp, seconds: float) -> Timestamp:
+    """Give the moment `seconds` after `when` (before it, if negative), at most FOREVER."""
+    try:
+        return stamp(moment(when) + timedelta(seconds=seconds))
+    except OverflowError:
+        return FOREVER
+
+
+def seconds_between(earlier: Timestamp, after: Timestamp) -> float:
+    """Give the seconds from `earlier` to `after`; negative if they are the other way round."""
+    return (moment(after) - moment(earlier)).total_seconds()
+
+
+def milliseconds(when: Timestamp) -> int:
+    """Give the whole milliseconds since 1970."""
+    return int(moment(when).timestamp() * 1000)
+
+
+def parse_timestamp(text: str, field: str) -> Timestamp:
+    """Accept any RFC 3339 time that names its offset, and write it in the house format.
+
+    Raises InvalidValue, naming `field`, for anything else.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidValue(f"{field}: {text!r} is not a time such as 2026-01-06T10:15:30Z.", field=field)
+    return stamp(found)
+
+
+def is_timestamp(text: str) -> bool:
+    """Tell whether `text` is exactly of the house format."""
+    if len(text) != 27 or text[10:11] != "T" or text[26] != "Z":
+        return False
+    try:
+        return stamp(datetime.fromisoformat(text)) == text
+    except (ValueError, OverflowError):
+        return False
