@@ -245,6 +245,8 @@ class OsFS:
 
     def sync(self, h: Handle, *, metadata: bool) -> None:
         """Make the file durable."""
+        if h.fd < 0:  # Python would raise ValueError for it, unlike all its other calls
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), h.path)
         _sync(h.fd, metadata=metadata)
 
     def truncate(self, h: Handle, size: int) -> None:
