@@ -221,12 +221,19 @@ class Overdue(msgspec.Struct, frozen=True):
     token: Token
 
 
+class ClockJump(msgspec.Struct, frozen=True):
+    """A step of the wall clock forward: after a suspend, or a correction."""
+
+    since: Timestamp
+    until: Timestamp
+
+
 class Expire(Order, frozen=True, kw_only=True, tag="expire"):
     """End what time has ended: leases that lapsed and queued jobs past their latest start. Sent by the tick."""
 
     limit: int = 500
-    #: The wall clock jumped forward from here: leases that lapsed since then are not held against their jobs.
-    jumped_from: Timestamp | None = None
+    #: Leases that lapsed while the clock jumped are not held against their jobs.
+    jump: ClockJump | None = None
     #: Leases to end although the wall clock, set back, has not reached their expiry.
     overdue: tuple[Overdue, ...] = ()
 

@@ -1,0 +1,40 @@
+"""Admission: payloads are checked once, before any store sees them. Everything behind this door may trust them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model.commands import Command, Complete, Enqueue, Fail, Retry, Update
+from holdfast.model.outcomes import Refusal, refuse
+from holdfast.model.payloads import admit, admit_object
+
+replace = msgspec.structs.replace
+
+
+def admitted(command: Command) -> Command | Refusal:
+    """Give the command with its payloads in compact form, or the refusal of a payload that cannot be kept."""
+    try:
+        match command:
+            case Enqueue(jobs=jobs):
+                checked = tuple(
+                    job if (params := admit_object(job.params)) == job.params else replace(job, params=params)
+                    for job in jobs
+                )
+                return command if checked == jobs else replace(command, jobs=checked)
+            case Complete(result=result, artifacts=artifacts):
+                return replace(
+                    command,
+                    result=None if result is None else admit(result, "result"),
+                    artifacts=None if artifacts is None else admit(artifacts, "artifacts"),
+                )
+            case Fail(details=details) if details is not None:
+                return replace(command, details=admit(details, "details"))
+            case Update(changes=changes) if isinstance(changes.params, msgspec.Raw):
+                return replace(command, changes=replace(changes, params=admit_object(changes.params)))
+            case Retry(params=params) if params is not None:
+                return replace(command, params=admit_object(params))
+            case _:
+                return command
+    except HoldfastError as problem:
+        return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)

@@ -1,0 +1,228 @@
+"""The engine: the one writer path, and group commit.
+
+Callers of any thread hand in commands. One of them becomes the leader: it takes all that wait, opens one batch of the
+store, decides each command against the state the ones before it left, commits once, and gives everyone their outcome.
+Whoever arrives meanwhile forms the next batch. An outcome leaves only after the commit is durable.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.engine.admission import admitted
+from holdfast.engine.timekeeping import Reading, Timekeeper
+from holdfast.engine.watch import LeaseWatch
+from holdfast.errors import JobNotFound, StoreClosed, UsageError
+from holdfast.model.commands import ClockJump, Command, Expire, Lease
+from holdfast.model.events import Event
+from holdfast.model.ids import JobId, uuid7
+from holdfast.model.jobs import Job, Run
+from holdfast.model.outcomes import Outcome, Refusal, refuse
+from holdfast.model.times import milliseconds
+from holdfast.points import reach
+from holdfast.rules.decide import decide
+from holdfast.rules.draws import Draws
+from holdfast.rules.state import Lane
+from holdfast.stores.protocol import Batch, Store, View
+
+#: Commands one batch takes before others must wait for the next; bounds how long the first of them waits.
+BATCH = 1000
+#: Delayed jobs made ready by one Lease.
+PROMOTED = 500
+#: Lapsed leases that one Lease clears out of its way.
+IN_THE_WAY = 100
+
+
+class _Waiter:
+    """Commands of one caller, and the outcomes or the error they ended in."""
+
+    __slots__ = ("commands", "error", "outcomes", "wake")
+
+    def __init__(self, commands: Sequence[Command | Refusal]) -> None:
+        self.commands = commands
+        self.outcomes: list[Outcome] | None = None
+        self.error: Exception | None = None
+        #: Set when the outcomes are there, or when it is this caller's turn to lead.
+        self.wake = threading.Event()
+
+    @property
+    def is_settled(self) -> bool:
+        return self.outcomes is not None or self.error is not None
+
+
+class Engine:
+    """The authority over one store, for this process."""
+
+    def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
+        """Take charge of `store`; call `recover` before dispatching from it."""
+        self.store = store
+        self.time = Timekeeper(clock or SystemClock())
+        self.watch = LeaseWatch()
+        #: The last time the wall clock jumped forward.
+        self.jump: ClockJump | None = None
+        #: The wall clock was set back, and far leases have not been looked at yet.
+        self.stepped_back = False
+        #: This opening of the store; local workers put it into their leases.
+        self.session_id = self.new_id()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Waiter] = deque()
+        self._has_leader = False
+        self._closed = False
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    def submit(self, command: Command) -> Outcome:
+        """Decide one command; return when its outcome is durable. A refusal is an outcome, not an exception."""
+        return self.submit_many((command,))[0]
+
+    def submit_many(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Decide several commands in order, each atomic alone, with one commit together.
+
+        Raises StoreError if the store failed: then the outcome is unknown, and sending the same commands again after
+        reopening settles it.
+        """
+        waiter = _Waiter([admitted(command) for command in commands])
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("the engine was closed; the command was not sent.")
+            self._waiting.append(waiter)
+            follows, self._has_leader = self._has_leader, True
+        if follows:
+            waiter.wake.wait()
+        if not waiter.is_settled:
+            self._lead(waiter)
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.outcomes is not None
+        return waiter.outcomes
+
+    def ask(self, command: Command) -> Outcome:
+        """Decide one command as `submit` does, and raise its refusal."""
+        outcome = self.submit(command)
+        if isinstance(outcome, Refusal):
+            raise outcome.error()
+        return outcome
+
+    def _lead(self, leader: _Waiter) -> None:
+        """Commit everything that waits, then hand over to the next in line."""
+        with self._lock:
+            taken = self._take()
+        try:
+            self._commit(taken)
+        except Exception as error:  # noqa: BLE001 - everyone in the batch must hear of it, whatever it is
+            for waiter in taken:
+                waiter.outcomes, waiter.error = None, error
+        except BaseException:
+            # Interrupted: only this caller gives up. The others are decided again by the next leader; their ids make
+            # that safe.
+            with self._lock:
+                self._waiting.extendleft(reversed([waiter for waiter in taken if waiter is not leader]))
+            taken = []
+            raise
+        finally:
+            self._hand_over(taken)
+
+    def _take(self) -> list[_Waiter]:
+        """Take waiters from the front: the leader is always the first of them."""
+        taken = [self._waiting.popleft()]
+        size = len(taken[0].commands)
+        while self._waiting and size + len(self._waiting[0].commands) <= BATCH:
+            size += len(self._waiting[0].commands)
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def _hand_over(self, settled: Sequence[_Waiter]) -> None:
+        with self._lock:
+            heir = self._waiting[0] if self._waiting else None
+            self._has_leader = heir is not None
+        for waiter in settled:
+            waiter.wake.set()
+        if heir is not None:
+            heir.wake.set()
+
+    def _commit(self, taken: Sequence[_Waiter]) -> None:
+        """Decide all commands of the waiters in one batch of the store."""
+        added: list[Event] = []
+        with self.store.write() as batch:
+            reading = self.look()
+            outcomes = [
+                [self._decide(batch, command, reading, added) for command in waiter.commands] for waiter in taken
+            ]
+            reach("engine.decided")
+        reach("engine.committed")
+        self.watch.note(added, reading.now, reading.monotonic)
+        for waiter, found in zip(taken, outcomes, strict=True):
+            waiter.outcomes = found
+
+    def _decide(self, batch: Batch, command: Command | Refusal, reading: Reading, added: list[Event]) -> Outcome:
+        if isinstance(command, Refusal):
+            return command
+        if isinstance(command, Lease):
+            self._clear_the_way(batch, reading, added)
+        decision = decide(batch, command, reading.now, Draws(reading.now, _seed()))
+        if not decision.events:
+            return decision.outcome
+        try:
+            batch.add(decision.events, reading.now)
+        except UsageError as problem:
+            return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
+        added.extend(decision.events)
+        return decision.outcome
+
+    def _clear_the_way(self, batch: Batch, reading: Reading, added: list[Event]) -> None:
+        """End lapsed leases and make due jobs ready, so that a Lease finds what it may grant."""
+        lapsed = batch.next_due(Lane.LEASE)
+        if lapsed is not None and lapsed <= reading.now:
+            self._decide(batch, Expire(limit=IN_THE_WAY, jump=self.jump), reading, added)
+        delayed = batch.next_due(Lane.DELAYED)
+        if delayed is not None and delayed <= reading.now:
+            batch.promote(reading.now, PROMOTED)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def read(self) -> AbstractContextManager[View]:
+        """Open a consistent view of what is durable."""
+        return self.store.read()
+
+    def job(self, job_id: JobId) -> Job:
+        """Give a job. Raises JobNotFound."""
+        with self.store.read() as view:
+            job = view.get(Job, job_id)
+        if job is None:
+            raise JobNotFound(f"there is no job {job_id}.", job_id=job_id)
+        return job
+
+    def runs(self, job_id: JobId) -> Sequence[Run]:
+        """Give a job's runs, oldest first."""
+        with self.store.read() as view:
+            return view.runs(job_id)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def look(self) -> Reading:
+        """Look at the clock by which this engine decides, and remember its steps."""
+        reading = self.time.read()
+        if reading.jumped_from is not None:
+            self.jump = ClockJump(reading.jumped_from, reading.now)
+        if reading.stepped_back:
+            self.stepped_back = True
+        return reading
+
+    def new_id(self) -> str:
+        """Make a new time-ordered id."""
+        return uuid7(milliseconds(self.look().now), _seed(), _seed())
+
+    def close(self) -> None:
+        """Take no more commands and close the store."""
+        with self._lock:
+            self._closed = True
+        self.store.close()
+
+
+def _seed() -> int:
+    return int.from_bytes(os.urandom(8))

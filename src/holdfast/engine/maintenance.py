@@ -1,0 +1,108 @@
+"""Maintenance: what time asks for, sent along the ordinary path. Recovery is its first round.
+
+`recover` ends what an earlier opening left behind; `tick` ends what has lapsed and removes what retention no longer
+keeps. A second pass at the same time writes nothing. Any process may run it; none has to.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.timekeeping import Reading
+from holdfast.model.commands import EndSessions, Expire, Prune, Retention
+from holdfast.model.jobs import Job
+from holdfast.model.outcomes import Refusal, Swept
+from holdfast.model.times import FOREVER, Timestamp, later
+from holdfast.rules.repeats import REMEMBER_S
+from holdfast.rules.state import Lane
+
+#: Most records one commit of the tick touches, so that it never blocks work for long.
+LIMIT = 500
+#: How long events are kept for the feed, in seconds.
+FEED_S = 7 * 86_400
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round did."""
+
+    #: Leases and queued jobs that time ended.
+    expired: int = 0
+    #: Local leases of earlier openings.
+    ended_sessions: int = 0
+    pruned: int = 0
+    #: Events dropped from the feed.
+    trimmed: int = 0
+
+
+def recover(engine: Engine) -> Report:
+    """End what an earlier opening left behind, then whatever has lapsed. Run once, before dispatch."""
+    ended = 0
+    if not engine.store.promises.many_processes:
+        ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
+    return Report(ended_sessions=ended, expired=_expire(engine))
+
+
+def tick(engine: Engine, retention: Retention | None = None) -> Report:
+    """End what has lapsed, and remove what is old."""
+    expired = _expire(engine)
+    kept = retention or Retention()
+    now = engine.look().now
+    pruned = _all(engine, Prune(retention=kept, limit=LIMIT)) if _something_old(engine, kept, now) else 0
+    trimmed = engine.store.trim(later(now, -FEED_S), LIMIT)
+    return Report(expired=expired, pruned=pruned, trimmed=trimmed)
+
+
+def next_wake(engine: Engine) -> Timestamp | None:
+    """Give the next time at which a tick will find something lapsed, or None."""
+    with engine.read() as view:
+        times = [view.next_due(lane) for lane in (Lane.LEASE, Lane.TTL)]
+    return min((when for when in times if when is not None), default=None)
+
+
+def _expire(engine: Engine) -> int:
+    reading = engine.look()
+    if engine.stepped_back:
+        engine.stepped_back = False
+        _watch_far_leases(engine, reading)
+    overdue = engine.watch.overdue(reading.monotonic)
+    wake = next_wake(engine)
+    if not overdue and (wake is None or wake > reading.now):
+        return 0
+    slices = [overdue[at : at + LIMIT] for at in range(0, len(overdue), LIMIT)] or [()]
+    return sum(_all(engine, Expire(limit=LIMIT, jump=engine.jump, overdue=part)) for part in slices)
+
+
+def _watch_far_leases(engine: Engine, reading: Reading) -> None:
+    """Time leases whose expiry the clock, set back, has moved out of reach."""
+    with engine.read() as view:
+        for job in view.due(Lane.LEASE, FOREVER):
+            assert isinstance(job, Job)
+            assert job.token is not None
+            assert job.lease_expires_at is not None
+            if job.lease_expires_at > later(reading.now, job.lease_s):
+                engine.watch.limit(job.job_id, job.token, reading.monotonic + job.lease_s)
+
+
+def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
+    limits = {
+        Lane.DONE: later(now, -kept.done_s),
+        Lane.FAILED: later(now, -kept.failed_s),
+        Lane.COMMAND: later(now, -REMEMBER_S),
+        Lane.KEY: now,
+    }
+    with engine.read() as view:
+        return any((when := view.next_due(lane)) is not None and when <= limit for lane, limit in limits.items())
+
+
+def _all(engine: Engine, sweep: Expire | EndSessions | Prune) -> int:
+    """Send a sweep until it finds nothing more; return how much it did."""
+    total = 0
+    while True:
+        outcome = engine.submit(sweep)
+        if isinstance(outcome, Refusal):
+            raise outcome.error()
+        assert isinstance(outcome, Swept)
+        total += outcome.count
+        if not outcome.more or not outcome.count:
+            return total

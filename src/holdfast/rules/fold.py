@@ -1,0 +1,397 @@
+"""Fold: what an event makes of the records it touches. No policy, no clock, no chance; the event says it all.
+
+A pair of status and event that the rules would have refused raises CorruptState: it can only come from damage or a bug,
+and guessing on would make it worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.errors import CorruptState
+from holdfast.model import events as ev
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStatus
+from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Key, Queue, Record, key_of, pair
+from holdfast.model.times import Timestamp
+from holdfast.rules.keys import hold_of, table_key
+from holdfast.rules.order import GAP
+from holdfast.rules.state import State
+
+replace = msgspec.structs.replace
+
+
+class Change(NamedTuple):
+    """One record's new content; None removes it."""
+
+    kind: type[Record]
+    key: Key
+    record: Record | None
+
+
+class Stamp(NamedTuple):
+    """Where and when an event stands in the feed."""
+
+    seq: int
+    ts: Timestamp
+
+
+def fold(state: State, event: ev.Event, stamp: Stamp) -> list[Change]:
+    """Give the changes `event` makes to the records of `state`."""
+    return _FOLDS[type(event)](state, event, stamp)
+
+
+def put(record: Record) -> Change:
+    """Change a record to this content."""
+    return Change(type(record), key_of(record), record)
+
+
+# --- creation and grant -----------------------------------------------------------------------------------------------
+
+
+def _created(state: State, event: ev.JobCreated, stamp: Stamp) -> list[Change]:
+    job = replace(event.job, seq=stamp.seq)
+    _demand(state.get(Job, job.job_id) is None, stamp, f"job {job.job_id} is created twice")
+    _demand(job.status is JobStatus.QUEUED and job.token is None, stamp, f"job {job.job_id} is not created QUEUED")
+    hold = hold_of(job)
+    if hold is None or not _may_take(state, job):
+        return [put(job)]
+    return [put(job), put(hold)]
+
+
+def _may_take(state: State, job: Job) -> bool:
+    """Tell whether the job takes its key: a successor in a chain only from its predecessor, or if it is free."""
+    key = table_key(job)
+    held = None if key is None else state.get(HeldKey, key)
+    return held is None or job.retry_kind is not RetryKind.AUTO or held.job_id == job.retry_of
+
+
+def after_grant(job: Job, event: ev.LeaseGranted, now: Timestamp) -> Job:
+    """Give the job as the worker gets it: RUNNING, with its lease."""
+    return replace(
+        job,
+        status=JobStatus.RUNNING,
+        not_before=None,
+        executions=event.run_no,
+        deliveries=job.deliveries + 1,
+        worker_id=event.worker_id,
+        token=event.token,
+        lease_expires_at=event.lease_expires_at,
+        deadline_at=event.deadline_at,
+        session_id=event.session_id,
+        grant_cmd=event.cmd or None,
+        started_at=job.started_at or now,
+    )
+
+
+def _granted(state: State, event: ev.LeaseGranted, stamp: Stamp) -> list[Change]:
+    job = _job(state, event.job_id, stamp)
+    _demand(job.status is JobStatus.QUEUED, stamp, f"job {job.job_id} is leased while {job.status}")
+    _demand(event.run_no == job.executions + 1, stamp, f"job {job.job_id} skips from run {job.executions}")
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    _demand(event.token > authority.last_token, stamp, f"token {event.token} does not exceed {authority.last_token}")
+    run = Run(
+        run_id=event.run_id,
+        job_id=job.job_id,
+        run_no=event.run_no,
+        started_at=stamp.ts,
+        params_snapshot=job.params,
+        namespace=job.namespace,
+        queue=job.queue,
+        limit_key=job.limit_key,
+        template_id=job.template_id,
+        worker_id=event.worker_id,
+        token=event.token,
+    )
+    running = replace(after_grant(job, event, stamp.ts), seq=stamp.seq)
+    changes = [put(running), put(run), put(replace(authority, last_token=event.token))]
+    return changes + _freed(state, job) if job.key_hold is KeyHold.QUEUED else changes
+
+
+def _extended(state: State, event: ev.LeaseExtended, stamp: Stamp) -> list[Change]:
+    job = _held(state, event.job_id, event.token, stamp)
+    later = job.lease_expires_at is not None and event.lease_expires_at > job.lease_expires_at
+    _demand(later, stamp, f"the lease of job {job.job_id} is extended backwards")
+    return [put(replace(job, lease_expires_at=event.lease_expires_at, seq=stamp.seq))]
+
+
+# --- the end of an execution ------------------------------------------------------------------------------------------
+
+
+def _completed(state: State, event: ev.JobCompleted, stamp: Stamp) -> list[Change]:
+    job = _held(state, event.job_id, event.token, stamp)
+    run = _end_run(state, job, stamp, RunStatus.COMPLETED, artifacts=event.artifacts, exit_code=event.exit_code)
+    job = replace(job, attempts=job.attempts + 1, result=event.result, error=None)
+    return [run, *_leave(state, job, JobStatus.COMPLETED, stamp)]
+
+
+def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
+    job = _held(state, event.job_id, event.token, stamp)
+    run = _end_run(
+        state,
+        job,
+        stamp,
+        RunStatus.FAILED,
+        error=event.error,
+        error_kind=event.error_kind,
+        details=event.details,
+        exit_code=event.exit_code,
+    )
+    job = replace(job, attempts=job.attempts + 1, error=event.error)
+    return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)]
+
+
+def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
+    job = _held(state, event.job_id, event.token, stamp)
+    run = _end_run(state, job, stamp, RunStatus.SKIPPED, reason="snoozed")
+    job = replace(job, snoozes=job.snoozes + 1)
+    return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)]
+
+
+def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Change]:
+    job = _held(state, event.job_id, event.token, stamp)
+    run = _end_run(state, job, stamp, RunStatus.CANCELLED, reason="released")
+    if event.given_back:
+        job = replace(job, deliveries=max(0, job.deliveries - 1))
+    return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before)]
+
+
+def _expired(state: State, event: ev.LeaseExpired, stamp: Stamp) -> list[Change]:
+    job = _held(state, event.job_id, event.token, stamp)
+    error = "worker did not report"
+    run = _end_run(state, job, stamp, RunStatus.LOST, error=error, error_kind="lost", reason=event.reason)
+    job = replace(job, expiries=job.expiries + event.counted, error=error)
+    return [run, *_leave(state, job, event.to, stamp)]
+
+
+def _cancelled(state: State, event: ev.JobCancelled, stamp: Stamp) -> list[Change]:
+    job = _job(state, event.job_id, stamp)
+    _demand(not job.has_ended, stamp, f"job {job.job_id} is cancelled while {job.status}")
+    _demand(job.token == event.token, stamp, f"job {job.job_id} is cancelled with another token")
+    reason = "gave_up" if event.gave_up else "cancelled"
+    runs = [] if job.token is None else [_end_run(state, job, stamp, RunStatus.CANCELLED, reason=reason)]
+    job = replace(job, cancel_reason=event.reason or job.cancel_reason)
+    return [*runs, *_leave(state, job, JobStatus.CANCELLED, stamp)]
+
+
+def _cancel_requested(state: State, event: ev.JobCancelRequested, stamp: Stamp) -> list[Change]:
+    job = _job(state, event.job_id, stamp)
+    _demand(job.status is JobStatus.RUNNING, stamp, f"job {job.job_id} is asked to stop while {job.status}")
+    asked = replace(job, cancel_requested_at=stamp.ts, cancel_reason=event.reason or None, seq=stamp.seq)
+    return [put(asked)]
+
+
+def _dead(state: State, event: ev.JobDead, stamp: Stamp) -> list[Change]:
+    job = _job(state, event.job_id, stamp)
+    _demand(not job.has_ended, stamp, f"job {job.job_id} is buried while {job.status}")
+    runs = [] if job.token is None else [_end_run(state, job, stamp, RunStatus.CANCELLED, reason="buried")]
+    job = replace(job, error=event.reason or job.error)
+    return [*runs, *_leave(state, job, JobStatus.DEAD, stamp)]
+
+
+def _skipped(state: State, event: ev.JobSkipped, stamp: Stamp) -> list[Change]:
+    job = _job(state, event.job_id, stamp)
+    _demand(job.status is JobStatus.QUEUED, stamp, f"job {job.job_id} is skipped while {job.status}")
+    run = Run(
+        run_id=event.run_id,
+        job_id=job.job_id,
+        run_no=0,
+        started_at=stamp.ts,
+        params_snapshot=job.params,
+        namespace=job.namespace,
+        queue=job.queue,
+        limit_key=job.limit_key,
+        template_id=job.template_id,
+        status=RunStatus.SKIPPED,
+        finished_at=stamp.ts,
+        reason=event.reason,
+    )
+    job = replace(job, cancel_reason=event.reason)
+    return [put(run), *_leave(state, job, JobStatus.CANCELLED, stamp)]
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+
+def _updated(state: State, event: ev.JobUpdated, stamp: Stamp) -> list[Change]:
+    job = _queued(state, event.job_id, stamp)
+    fields: dict[str, Any] = event.changes.given()
+    if event.rank is not None:
+        fields["rank"] = event.rank
+    if event.position is not None:
+        fields["position"] = event.position
+    return [put(replace(job, **fields, seq=stamp.seq))]
+
+
+def _moved(state: State, event: ev.JobMoved, stamp: Stamp) -> list[Change]:
+    return [put(replace(_queued(state, event.job_id, stamp), position=event.position, seq=stamp.seq))]
+
+
+def _normalized(state: State, event: ev.QueueNormalized, stamp: Stamp) -> list[Change]:
+    band = state.band(event.namespace, event.queue, event.rank)
+    return [put(replace(job, position=GAP * number, seq=stamp.seq)) for number, job in enumerate(band, start=1)]
+
+
+def _pruned(state: State, event: ev.JobPruned, stamp: Stamp) -> list[Change]:
+    job = _job(state, event.job_id, stamp)
+    _demand(job.has_ended, stamp, f"job {job.job_id} is pruned while {job.status}")
+    runs = [Change(Run, run.run_id, None) for run in state.runs(job.job_id)]
+    return [*runs, Change(Job, job.job_id, None)]
+
+
+def _queue_paused(state: State, event: ev.QueuePaused, stamp: Stamp) -> list[Change]:
+    del stamp
+    queue = state.get(Queue, pair(event.namespace, event.queue)) or Queue(event.namespace, event.queue)
+    return [put(replace(queue, paused=True, pause_reason=event.reason or None))]
+
+
+def _queue_resumed(state: State, event: ev.QueueResumed, stamp: Stamp) -> list[Change]:
+    del stamp
+    queue = state.get(Queue, pair(event.namespace, event.queue)) or Queue(event.namespace, event.queue)
+    return [put(replace(queue, paused=False, pause_reason=None))]
+
+
+def _dispatch_paused(state: State, event: ev.DispatchPaused, stamp: Stamp) -> list[Change]:
+    del stamp
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    return [put(replace(authority, dispatch_paused=True, dispatch_reason=event.reason or None))]
+
+
+def _dispatch_resumed(state: State, event: ev.DispatchResumed, stamp: Stamp) -> list[Change]:
+    del event, stamp
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    return [put(replace(authority, dispatch_paused=False, dispatch_reason=None))]
+
+
+def _key_dropped(state: State, event: ev.KeyDropped, stamp: Stamp) -> list[Change]:
+    del state, stamp
+    return [Change(HeldKey, pair(event.namespace, event.unique_key), None)]
+
+
+def _command_done(state: State, event: ev.CommandDone, stamp: Stamp) -> list[Change]:
+    del state
+    return [put(DoneCommand(event.cmd, event.digest, event.outcome, stamp.ts))]
+
+
+def _command_forgotten(state: State, event: ev.CommandForgotten, stamp: Stamp) -> list[Change]:
+    del state, stamp
+    return [Change(DoneCommand, event.forgotten, None)]
+
+
+# --- shared steps -----------------------------------------------------------------------------------------------------
+
+
+def _demand(holds: bool, stamp: Stamp, complaint: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not holds:
+        raise CorruptState(
+            f"event {stamp.seq}: {complaint}. The store stops rather than guess.",
+            hint="Run `holdfast store check`.",
+            seq=stamp.seq,
+        )
+
+
+def _job(state: State, job_id: JobId, stamp: Stamp) -> Job:
+    job = state.get(Job, job_id)
+    _demand(job is not None, stamp, f"there is no job {job_id}")
+    assert job is not None
+    return job
+
+
+def _queued(state: State, job_id: JobId, stamp: Stamp) -> Job:
+    job = _job(state, job_id, stamp)
+    _demand(job.status is JobStatus.QUEUED, stamp, f"job {job_id} is edited while {job.status}")
+    return job
+
+
+def _held(state: State, job_id: JobId, token: Token, stamp: Stamp) -> Job:
+    job = _job(state, job_id, stamp)
+    _demand(job.status is JobStatus.RUNNING, stamp, f"job {job_id} is reported while {job.status}")
+    _demand(job.token == token, stamp, f"job {job_id} is reported with token {token}, its lease has {job.token}")
+    return job
+
+
+def _end_run(state: State, job: Job, stamp: Stamp, status: RunStatus, **fields: Any) -> Change:
+    run = state.last_run(job.job_id)
+    _demand(run is not None and run.token == job.token, stamp, f"job {job.job_id} has no run for its lease")
+    assert run is not None
+    _demand(run.status is None, stamp, f"run {run.run_id} ends twice")
+    return put(replace(run, status=status, finished_at=stamp.ts, **fields))
+
+
+def _leave(
+    state: State,
+    job: Job,
+    to: JobStatus,
+    stamp: Stamp,
+    *,
+    not_before: Timestamp | None = None,
+    position: int | None = None,
+) -> list[Change]:
+    """Take the job out of the hands of its worker: back to the queue, or to its end."""
+    _demand(to is not JobStatus.RUNNING, stamp, f"job {job.job_id} cannot become RUNNING without a lease")
+    ended = to is not JobStatus.QUEUED
+    left = replace(
+        job,
+        status=to,
+        not_before=None if ended else not_before,
+        position=job.position if position is None else position,
+        worker_id=None,
+        token=None,
+        lease_expires_at=None,
+        deadline_at=None,
+        session_id=None,
+        grant_cmd=None,
+        finished_at=stamp.ts if ended else None,
+        seq=stamp.seq,
+    )
+    if job.key is None:
+        return [put(left)]
+    return [put(left), *(_freed(state, left) if ended else _taken_again(state, left))]
+
+
+def _freed(state: State, job: Job) -> list[Change]:
+    """Let go of the key, unless it is held beyond the job or by another one."""
+    key = table_key(job)
+    if key is None or job.key_hold in (KeyHold.WINDOW, KeyHold.FOREVER):
+        return []
+    held = state.get(HeldKey, key)
+    return [Change(HeldKey, key, None)] if held is not None and held.job_id == job.job_id else []
+
+
+def _taken_again(state: State, job: Job) -> list[Change]:
+    """Take a `queued` key again when the job is queued again and the key is free."""
+    key = table_key(job)
+    if key is None or job.key_hold is not KeyHold.QUEUED or state.get(HeldKey, key) is not None:
+        return []
+    hold = hold_of(job)
+    return [] if hold is None else [put(hold)]
+
+
+_FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = {
+    ev.JobCreated: _created,
+    ev.LeaseGranted: _granted,
+    ev.LeaseExtended: _extended,
+    ev.LeaseExpired: _expired,
+    ev.LeaseReleased: _released,
+    ev.JobCompleted: _completed,
+    ev.JobFailed: _failed,
+    ev.JobSnoozed: _snoozed,
+    ev.JobCancelRequested: _cancel_requested,
+    ev.JobCancelled: _cancelled,
+    ev.JobSkipped: _skipped,
+    ev.JobDead: _dead,
+    ev.JobUpdated: _updated,
+    ev.JobMoved: _moved,
+    ev.JobPruned: _pruned,
+    ev.QueuePaused: _queue_paused,
+    ev.QueueResumed: _queue_resumed,
+    ev.QueueNormalized: _normalized,
+    ev.DispatchPaused: _dispatch_paused,
+    ev.DispatchResumed: _dispatch_resumed,
+    ev.KeyDropped: _key_dropped,
+    ev.CommandDone: _command_done,
+    ev.CommandForgotten: _command_forgotten,
+}

@@ -1,0 +1,93 @@
+"""What must hold between the records of a store at any time. Used by `store check` and by tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, TypeVar
+
+from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run
+from holdfast.model.records import AUTHORITY, Authority, HeldKey, Record
+from holdfast.rules.keys import table_key
+from holdfast.rules.state import State
+
+R = TypeVar("R", bound=Record)
+
+
+class Whole(State, Protocol):
+    """A state that can be walked from end to end."""
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """Walk every record of a table."""
+        ...
+
+
+class Fault(NamedTuple):
+    """An invariant that does not hold, and for which record."""
+
+    code: str
+    message: str
+    id: str
+
+
+def violations(state: Whole) -> Iterator[Fault]:
+    """List every broken invariant."""
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    for job in state.all(Job):
+        yield from _job_faults(state, job)
+    owners: dict[int, str] = {}
+    for run in state.all(Run):
+        yield from _run_faults(state, run)
+        if run.token is None:
+            continue
+        if run.token in owners:
+            yield Fault("A2", f"token {run.token} belongs to run {owners[run.token]} and to {run.run_id}", run.run_id)
+        owners[run.token] = run.run_id
+        if run.token > authority.last_token:
+            yield Fault("A3", f"run {run.run_id} has token {run.token} above {authority.last_token}", run.run_id)
+    for held in state.all(HeldKey):
+        yield from _key_faults(state, held)
+
+
+def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
+    running = job.status is JobStatus.RUNNING
+    lease = (job.token, job.worker_id, job.lease_expires_at)
+    if any((part is not None) != running for part in lease):
+        yield Fault("A1", f"job {job.job_id} is {job.status} with an incomplete or left-over lease", job.job_id)
+    if (job.finished_at is not None) != job.has_ended:
+        yield Fault("ended", f"job {job.job_id} is {job.status} with finished_at {job.finished_at}", job.job_id)
+    runs = state.runs(job.job_id)
+    open_runs = [run for run in runs if run.status is None]
+    if len(open_runs) != running:
+        yield Fault("PERS-001", f"job {job.job_id} is {job.status} with {len(open_runs)} open runs", job.job_id)
+    elif running and open_runs[0].token != job.token:
+        yield Fault("PERS-003", f"job {job.job_id} and its open run have different tokens", job.job_id)
+    numbers = [run.run_no for run in runs if run.run_no]
+    if numbers != list(range(1, job.executions + 1)):
+        yield Fault("PERS-003", f"job {job.job_id} has runs {numbers} after {job.executions} executions", job.job_id)
+    heirs = [heir for heir in state.successors(job.job_id) if heir.retry_kind is RetryKind.AUTO]
+    if len(heirs) > 1:
+        yield Fault("PERS-006", f"job {job.job_id} has {len(heirs)} automatic successors", job.job_id)
+    if heirs and not job.has_ended:
+        yield Fault("PERS-006", f"job {job.job_id} is {job.status} and has a successor", job.job_id)
+    begun = [run for run in runs if run.run_no and run.reason != "released"]
+    if job.retry_mode is RetryMode.CHAIN and len(begun) > 1:
+        yield Fault("PERS-003", f"job {job.job_id} of a chain ran {len(begun)} times", job.job_id)
+    if job.key is not None and job.key_hold is KeyHold.ACTIVE and not job.has_ended:
+        held = state.get(HeldKey, table_key(job) or "")
+        if held is None or held.job_id != job.job_id:
+            yield Fault("PERS-008", f"job {job.job_id} does not hold its key {job.key!r}", job.job_id)
+
+
+def _run_faults(state: Whole, run: Run) -> Iterator[Fault]:
+    if state.get(Job, run.job_id) is None:
+        yield Fault("PERS-002", f"run {run.run_id} has no job {run.job_id}", run.run_id)
+    if (run.finished_at is None) != (run.status is None):
+        yield Fault("INV-002", f"run {run.run_id} is {run.status} with finished_at {run.finished_at}", run.run_id)
+
+
+def _key_faults(state: Whole, held: HeldKey) -> Iterator[Fault]:
+    if held.hold in (KeyHold.WINDOW, KeyHold.FOREVER):
+        return
+    job = state.get(Job, held.job_id)
+    if job is None or job.has_ended:
+        yield Fault("PERS-008", f"key {held.unique_key!r} is held by job {held.job_id}, which is over", held.job_id)

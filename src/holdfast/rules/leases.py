@@ -1,0 +1,286 @@
+"""Leases: who may work on a job, and until when. Decides grant, extension, release and expiry.
+
+A lease is valid in [granted, expiry): expired when now >= expiry, everywhere. It ends by an explicit event; from then
+on its token is refused. Giving up is always safe, so a release is taken even after expiry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, UnknownLease
+from holdfast.model.commands import EndSessions, Expire, Extend, Lease, Release
+from holdfast.model.events import (
+    Event,
+    JobCreated,
+    JobSkipped,
+    LeaseExpired,
+    LeaseExtended,
+    LeaseGranted,
+    LeaseReleased,
+)
+from holdfast.model.ids import JobId, RunId, Token
+from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
+from holdfast.model.outcomes import Extended, Grant, Leased, Refusal, Reported, Swept, refuse
+from holdfast.model.records import AUTHORITY, Authority, Queue, pair
+from holdfast.model.times import Timestamp, later, seconds_between
+from holdfast.rules.decision import Decision, answer
+from holdfast.rules.draws import Draws
+from holdfast.rules.fold import after_grant
+from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.retry import successor
+from holdfast.rules.state import Lane, State
+
+#: Seconds after the handler's own timeout at which the lease cannot be extended any more.
+DEADLINE_SLACK_S = 10
+#: How many lapsed things one Lease clears out of its way.
+IN_THE_WAY = 100
+
+
+# --- grant ------------------------------------------------------------------------------------------------------------
+
+
+def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> Decision:
+    """Grant up to `n` ready jobs, in order. The same command sent again gets its still current leases."""
+    if command.cmd and (repeat := seen_before(state, command)) is not None:
+        if repeat.outcome is not None:
+            return answer(repeat.outcome)
+        current = (job for job in state.granted_by(command.cmd) if is_live(job, now))
+        return answer(Leased(grants=tuple(_current(state, job, now) for job in current)))
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    if authority.dispatch_paused:
+        return answer(Leased())
+    queues = [name for name in command.queues if not _is_paused(state, command.namespace, name)]
+    events: list[Event] = []
+    grants: list[Grant] = []
+    token = authority.last_token
+    for job in state.ready(command.namespace, queues, command.job_types, now) if queues else ():
+        if len(grants) == command.n:
+            break
+        if job.direct:
+            continue
+        if job.expires_at is not None and job.expires_at <= now:
+            if len(events) - len(grants) < IN_THE_WAY:
+                events.append(_skip(job, command.cmd, draws))
+            continue
+        token = Token(token + 1)
+        granted = _grant(job, command, now, token, RunId(draws.new_id()))
+        events.append(granted)
+        grants.append(
+            Grant(after_grant(job, granted, now), granted.run_id, token, _left(granted.lease_expires_at, now))
+        )
+    if grants and command.cmd:
+        events.append(remember(command, None))
+    return answer(Leased(grants=tuple(grants)), *events)
+
+
+def _is_paused(state: State, namespace: str, name: str) -> bool:
+    queue = state.get(Queue, pair(namespace, name))
+    return queue is not None and queue.paused
+
+
+def _current(state: State, job: Job, now: Timestamp) -> Grant:
+    run = state.last_run(job.job_id)
+    assert run is not None
+    assert job.token is not None
+    assert job.lease_expires_at is not None
+    return Grant(job, run.run_id, job.token, _left(job.lease_expires_at, now))
+
+
+def _grant(job: Job, command: Lease, now: Timestamp, token: Token, run_id: RunId) -> LeaseGranted:
+    deadline = None if job.timeout_s is None else later(now, job.timeout_s + DEADLINE_SLACK_S)
+    expiry = later(now, job.lease_s if command.lease_s is None else command.lease_s)
+    return LeaseGranted(
+        job_id=job.job_id,
+        run_id=run_id,
+        run_no=job.executions + 1,
+        token=token,
+        worker_id=command.worker_id,
+        lease_expires_at=expiry if deadline is None else min(expiry, deadline),
+        deadline_at=deadline,
+        session_id=command.session_id,
+        cmd=command.cmd,
+        actor=command.actor,
+    )
+
+
+def _left(expiry: Timestamp, now: Timestamp) -> float:
+    return max(0.0, seconds_between(now, expiry))
+
+
+# --- who holds it -----------------------------------------------------------------------------------------------------
+
+
+def is_live(job: Job, now: Timestamp) -> bool:
+    """Tell whether the job's lease is valid at `now`."""
+    return job.lease_expires_at is not None and now < job.lease_expires_at
+
+
+def not_holding(state: State, job: Job | None, job_id: JobId, token: Token) -> Refusal | Run:
+    """Say why `token` does not hold the job; an ended run that was reported with it is given back for comparison."""
+    if job is None:
+        return refuse(JobNotFound, f"there is no job {job_id}.", job_id=job_id)
+    run = state.run_by_token(job_id, token)
+    if run is None:
+        return refuse(UnknownLease, f"token {token} was never granted for job {job_id}.", job_id=job_id, token=token)
+    if run.status is RunStatus.LOST or run.reason in ("cancelled", "buried"):
+        return lost(job_id, token)
+    return run
+
+
+def lost(job_id: JobId, token: Token) -> Refusal:
+    """Tell a late worker that its authority is gone."""
+    return refuse(
+        LeaseLost, f"the lease {token} on job {job_id} is over; nothing was recorded.", job_id=job_id, token=token
+    )
+
+
+def already(run: Run) -> Refusal:
+    """Tell a worker that this execution ended in another way."""
+    return refuse(
+        AlreadyReported,
+        f"run {run.run_id} of job {run.job_id} was already reported as {run.status}.",
+        job_id=run.job_id,
+        run_id=run.run_id,
+    )
+
+
+# --- extend, release --------------------------------------------------------------------------------------------------
+
+
+def decide_extend(state: State, command: Extend, now: Timestamp, draws: Draws) -> Decision:
+    """Move the end of the lease to now + lease_s, at most to the deadline, for its holder only."""
+    job = state.get(Job, command.job_id)
+    if job is None or job.token != command.token:
+        reason = not_holding(state, job, command.job_id, command.token)
+        return answer(reason if isinstance(reason, Refusal) else lost(command.job_id, command.token))
+    assert job.lease_expires_at is not None
+    if not is_live(job, now):
+        return answer(lost(job.job_id, command.token), *expiry_events(job, now, "timeout", command.cmd, draws))
+    lease_s = job.lease_s if command.lease_s is None else command.lease_s
+    until = later(now, lease_s)
+    if job.deadline_at is not None:
+        until = min(until, job.deadline_at)
+    cancel = job.cancel_requested_at is not None
+    if seconds_between(job.lease_expires_at, until) < lease_s / 6:
+        return answer(Extended(lease_s=_left(job.lease_expires_at, now), cancel=cancel))
+    event = LeaseExtended(
+        job_id=job.job_id, token=command.token, lease_expires_at=until, cmd=command.cmd, actor=command.actor
+    )
+    return answer(Extended(lease_s=_left(until, now), cancel=cancel), event)
+
+
+def decide_release(state: State, command: Release, now: Timestamp, draws: Draws) -> Decision:
+    """Give the job back unfinished: it may run elsewhere at once."""
+    job = state.get(Job, command.job_id)
+    if job is None or job.token != command.token:
+        run = not_holding(state, job, command.job_id, command.token)
+        if isinstance(run, Refusal):
+            return answer(run)
+        if run.reason != "released":
+            return answer(already(run))
+        assert job is not None
+        return answer(Reported(job_status=job.status, duplicate=True))
+    not_before = later(now, command.delay_s) if command.delay_s else None
+    chained = job.retry_mode is RetryMode.CHAIN and command.begun
+    follows = JobId(draws.new_id()) if chained and job.cancel_requested_at is None else None
+    stays = not chained and job.cancel_requested_at is None
+    to = JobStatus.QUEUED if stays else JobStatus.CANCELLED
+    released = LeaseReleased(
+        job_id=job.job_id,
+        token=command.token,
+        begun=command.begun,
+        to=to,
+        not_before=not_before if stays else None,
+        given_back=command.given_back,
+        successor=follows,
+        cmd=command.cmd,
+        actor=command.actor,
+    )
+    events: list[Event] = [released]
+    if follows is not None:
+        heir = successor(job, follows, now, position=job.position, not_before=not_before)
+        events.append(JobCreated(job=heir, cmd=command.cmd))
+    return answer(Reported(job_status=to, successor=follows), *events)
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws) -> Iterator[Event]:
+    """Revoke a lease: the run is LOST, the job goes back, on to a successor, or is DEAD."""
+    assert job.token is not None
+    if reason == "timeout" and job.deadline_at is not None and now >= job.deadline_at:
+        reason = "deadline"
+    counted = reason != "clock_jump"
+    expiries = job.expiries + counted
+    used_up = counted and job.max_expiries is not None and expiries >= job.max_expiries
+    follows: JobId | None = None
+    if job.cancel_requested_at is not None:
+        to = JobStatus.CANCELLED
+    elif used_up:
+        to = JobStatus.DEAD
+    elif job.retry_mode is RetryMode.CHAIN:
+        to, follows = JobStatus.FAILED, JobId(draws.new_id())
+    else:
+        to = JobStatus.QUEUED
+    yield LeaseExpired(
+        job_id=job.job_id, token=job.token, reason=reason, counted=counted, to=to, successor=follows, cmd=cmd
+    )
+    if follows is not None:
+        counted_job = msgspec.structs.replace(job, expiries=expiries)
+        yield JobCreated(job=successor(counted_job, follows, now, position=job.position), cmd=cmd)
+
+
+def _skip(job: Job, cmd: str, draws: Draws) -> JobSkipped:
+    return JobSkipped(job_id=job.job_id, run_id=RunId(draws.new_id()), reason="expired", cmd=cmd)
+
+
+def decide_expire(state: State, command: Expire, now: Timestamp, draws: Draws) -> Decision:
+    """End what time has ended, at most `limit` of it."""
+    events: list[Event] = []
+    count = 0
+    seen: set[JobId] = set()
+    for late in command.overdue:
+        job = state.get(Job, late.job_id)
+        if job is not None and job.token == late.token and count < command.limit:
+            events.extend(expiry_events(job, now, "timeout", command.cmd, draws))
+            seen.add(job.job_id)
+            count += 1
+    for job in _due_jobs(state, Lane.LEASE, now):
+        if count == command.limit:
+            return answer(Swept(count=count, more=True), *events)
+        if job.job_id in seen:
+            continue
+        assert job.lease_expires_at is not None
+        jumped = command.jump is not None and command.jump.since < job.lease_expires_at <= command.jump.until
+        events.extend(expiry_events(job, now, "clock_jump" if jumped else "timeout", command.cmd, draws))
+        count += 1
+    for job in _due_jobs(state, Lane.TTL, now):
+        if count == command.limit:
+            return answer(Swept(count=count, more=True), *events)
+        events.append(_skip(job, command.cmd, draws))
+        count += 1
+    return answer(Swept(count=count), *events)
+
+
+def _due_jobs(state: State, lane: Lane, now: Timestamp) -> Iterator[Job]:
+    for record in state.due(lane, now):
+        assert isinstance(record, Job)
+        yield record
+
+
+def decide_end_sessions(state: State, command: EndSessions, now: Timestamp, draws: Draws) -> Decision:
+    """Expire the local leases of earlier openings, whose processes are provably gone."""
+    events: list[Event] = []
+    count = 0
+    for job in state.local_leases():
+        if job.session_id == command.session_id:
+            continue
+        if count == command.limit:
+            return answer(Swept(count=count, more=True), *events)
+        events.extend(expiry_events(job, now, "restart", command.cmd, draws))
+        count += 1
+    return answer(Swept(count=count), *events)

@@ -1,0 +1,30 @@
+"""The order of dispatch: rank, position, created_at, id. Stored fields only, so the same state gives the same order."""
+
+from __future__ import annotations
+
+from holdfast.model.jobs import Job
+from holdfast.model.times import Timestamp
+from holdfast.rules.state import State
+
+#: Distance between neighbours, so that a job can be put between two others without moving them.
+GAP = 100
+#: Positions beyond this are normalised: JSON readers keep integers exact up to here.
+FAR = 1 << 53
+
+PlaceKey = tuple[int, int, Timestamp, str]
+
+
+def place(job: Job) -> PlaceKey:
+    """Give the sort key of a QUEUED job within its queue."""
+    return (job.rank, job.position, job.created_at, job.job_id)
+
+
+def rank_of(priority: int) -> int:
+    """Give the band of a priority: higher priority, lower rank, served first."""
+    return -priority
+
+
+def back(state: State, namespace: str, queue: str, rank: int) -> int:
+    """Give the position behind the last job of a band."""
+    last = state.edge(namespace, queue, rank, last=True)
+    return GAP if last is None else last + GAP

@@ -1,0 +1,65 @@
+"""Retention: which ended jobs, remembered commands and lapsed keys go. Whole chains only, never live ones."""
+
+from __future__ import annotations
+
+from holdfast.model.commands import Prune, Retention
+from holdfast.model.events import CommandForgotten, Event, JobPruned, KeyDropped
+from holdfast.model.ids import JobId
+from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.outcomes import Swept
+from holdfast.model.records import DoneCommand, HeldKey
+from holdfast.model.times import Timestamp, later
+from holdfast.rules.decision import Decision, answer
+from holdfast.rules.repeats import REMEMBER_S
+from holdfast.rules.state import Lane, State
+
+#: Jobs looked at for one that may go; bounds the cost of chains that must wait for their last member.
+LOOKED_AT = 5_000
+
+
+def decide_prune(state: State, command: Prune, now: Timestamp) -> Decision:
+    """Remove what retention no longer keeps, at most `limit` of it."""
+    events: list[Event] = []
+    gone: set[JobId] = set()
+    looked_at = 0
+    for lane, keep_s in ((Lane.DONE, command.retention.done_s), (Lane.FAILED, command.retention.failed_s)):
+        for record in state.due(lane, later(now, -keep_s)):
+            assert isinstance(record, Job)
+            looked_at += 1
+            if len(events) >= command.limit or looked_at > LOOKED_AT:
+                break
+            if record.job_id in gone:
+                continue
+            chain = chain_of(state, record)
+            if all(_is_over(job, command.retention, now) for job in chain):
+                gone.update(job.job_id for job in chain)
+                events.extend(JobPruned(job_id=job.job_id, cmd=command.cmd) for job in chain)
+    for record in state.due(Lane.COMMAND, later(now, -REMEMBER_S)):
+        if len(events) >= command.limit:
+            break
+        assert isinstance(record, DoneCommand)
+        events.append(CommandForgotten(forgotten=record.cmd, cmd=command.cmd))
+    for record in state.due(Lane.KEY, now):
+        if len(events) >= command.limit:
+            break
+        assert isinstance(record, HeldKey)
+        events.append(KeyDropped(namespace=record.namespace, unique_key=record.unique_key, cmd=command.cmd))
+    return answer(Swept(count=len(events), more=len(events) >= command.limit), *events)
+
+
+def chain_of(state: State, job: Job) -> list[Job]:
+    """Give the job with all that it retries and that retry it, root first."""
+    root = job
+    while root.retry_of is not None and (older := state.get(Job, root.retry_of)) is not None:
+        root = older
+    chain = [root]
+    for member in chain:
+        chain.extend(state.successors(member.job_id))
+    return chain
+
+
+def _is_over(job: Job, retention: Retention, now: Timestamp) -> bool:
+    if job.finished_at is None:
+        return False
+    lasting = job.status in (JobStatus.FAILED, JobStatus.DEAD)
+    return job.finished_at <= later(now, -(retention.failed_s if lasting else retention.done_s))

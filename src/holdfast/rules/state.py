@@ -1,0 +1,100 @@
+"""What the rules may look up: one consistent view of a store, during one batch. It only reads.
+
+Stores implement it. Every look-up sees the effects of the commands decided before in the same batch, and nothing of a
+command that is only being decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, Run
+from holdfast.model.records import Key, Record
+from holdfast.model.times import Timestamp
+
+R = TypeVar("R", bound=Record)
+
+
+class Lane(StrEnum):
+    """What becomes due: an ordered index of records by the time at which something must happen to them."""
+
+    #: RUNNING jobs by the end of their lease.
+    LEASE = "lease"
+    #: QUEUED jobs by their latest start.
+    TTL = "ttl"
+    #: QUEUED jobs by `not_before`.
+    DELAYED = "delayed"
+    #: COMPLETED and CANCELLED jobs by their end.
+    DONE = "done"
+    #: FAILED and DEAD jobs by their end.
+    FAILED = "failed"
+    #: Remembered commands by the time they were done.
+    COMMAND = "command"
+    #: Held keys by the end of their window.
+    KEY = "key"
+
+
+class State(Protocol):
+    """The look-ups a rule may use."""
+
+    def get(self, kind: type[R], key: Key) -> R | None:
+        """Give the record of that key, or None."""
+        ...
+
+    def last_run(self, job_id: JobId) -> Run | None:
+        """Give the job's newest run, or None."""
+        ...
+
+    def run_by_token(self, job_id: JobId, token: Token) -> Run | None:
+        """Give the job's run that was granted with `token`, or None."""
+        ...
+
+    def runs(self, job_id: JobId) -> Sequence[Run]:
+        """Give the job's runs, oldest first."""
+        ...
+
+    def successors(self, job_id: JobId) -> Sequence[Job]:
+        """Give the jobs whose `retry_of` is this one, oldest first."""
+        ...
+
+    def granted_by(self, cmd: str) -> Sequence[Job]:
+        """Give the RUNNING jobs whose lease was granted by that command, in order of token."""
+        ...
+
+    def ready(
+        self, namespace: str, queues: Sequence[str], job_types: Sequence[str] | None, now: Timestamp
+    ) -> Iterator[Job]:
+        """Walk the QUEUED jobs of these queues that no `not_before` holds back, in the order of dispatch.
+
+        - Queues asked together are merged by the same order.
+        - With `job_types`, other tasks are left out.
+        - Lazy: what is not asked for costs nothing.
+        """
+        ...
+
+    def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
+        """Give all QUEUED jobs of one band, delayed ones too, in order."""
+        ...
+
+    def bands(self, namespace: str, queue: str) -> Sequence[int]:
+        """Give the ranks that QUEUED jobs of the queue have, ascending."""
+        ...
+
+    def edge(self, namespace: str, queue: str, rank: int, *, last: bool) -> int | None:
+        """Give the lowest (or with `last` the highest) position in the band, delayed jobs included; None if empty."""
+        ...
+
+    def beside(self, job: Job, *, after: bool) -> Job | None:
+        """Give the QUEUED job next before (or after) this one in its band, delayed jobs included."""
+        ...
+
+    def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
+        """Walk the records of a lane whose time is at or before `until`, earliest first, then by id. Lazy."""
+        ...
+
+    def local_leases(self) -> Iterator[Job]:
+        """Walk the RUNNING jobs whose lease belongs to an opening of the store (`session_id` set)."""
+        ...

@@ -1,0 +1,202 @@
+"""Which values a command may carry. Checked before anything is decided; the answer names the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from holdfast.errors import InvalidValue
+from holdfast.model.commands import (
+    Command,
+    EndSessions,
+    Enqueue,
+    Expire,
+    Extend,
+    Fail,
+    Lease,
+    NewJob,
+    Normalize,
+    PauseQueue,
+    Prune,
+    Release,
+    ResumeQueue,
+    Retry,
+    Snooze,
+    Update,
+)
+from holdfast.model.events import JobChanges
+from holdfast.model.ids import is_id, is_name
+from holdfast.model.jobs import Backoff, KeyHold
+from holdfast.model.outcomes import Refusal, refuse
+from holdfast.model.times import is_timestamp
+
+#: The longest duration in seconds that a field takes: ten years.
+MAX_DURATION_S = 10 * 366 * 86_400
+MAX_JOBS = 1000
+MAX_LEASES = 100
+MAX_SWEEP = 10_000
+
+Problem = tuple[str, str]
+
+
+def problem_with(command: Command) -> Refusal | None:
+    """Give the refusal for the first value that its field does not take, or None."""
+    for field, complaint in _problems(command):
+        return refuse(InvalidValue, f"{field}: {complaint}. Nothing was changed.", field=field)
+    return None
+
+
+def _problems(command: Command) -> Iterator[Problem]:
+    if command.cmd and not is_id(command.cmd):
+        yield "cmd", f"{command.cmd!r:.80} is not an id"
+    match command:
+        case Enqueue(jobs=jobs):
+            if not 1 <= len(jobs) <= MAX_JOBS:
+                yield "jobs", f"{len(jobs)} jobs; one command takes 1 to {MAX_JOBS}"
+            for job in jobs:
+                yield from _new_job(job)
+        case Lease():
+            yield from _lease(command)
+        case Extend(lease_s=lease_s):
+            if lease_s is not None:
+                yield from _between("lease_s", lease_s, 1, 86_400)
+        case Fail(retry_after_s=after_s):
+            yield from _duration("retry_after_s", after_s)
+        case Snooze(delay_s=delay_s) | Release(delay_s=delay_s):
+            yield from _duration("delay_s", delay_s)
+        case Update(changes=changes):
+            yield from _changes(changes)
+        case Retry(new_job_id=new_job_id, priority=priority):
+            if not is_id(new_job_id):
+                yield "new_job_id", f"{new_job_id!r:.80} is not an id"
+            if priority is not None:
+                yield from _between("priority", priority, -100, 100)
+        case PauseQueue(namespace=namespace, queue=queue) | ResumeQueue(namespace=namespace, queue=queue):
+            yield from _queue(namespace, queue)
+        case Normalize(namespace=namespace, queue=queue):
+            yield from _queue(namespace, queue)
+        case Expire(limit=limit) | Prune(limit=limit) | EndSessions(limit=limit):
+            yield from _between("limit", limit, 1, MAX_SWEEP)
+        case _:
+            return
+
+
+def _new_job(job: NewJob) -> Iterator[Problem]:
+    if not is_id(job.job_id):
+        yield "job_id", f"{job.job_id!r:.80} is not an id (1-200 characters, no control characters, no outer blanks)"
+    if not is_name(job.job_type):
+        yield "job_type", f"{job.job_type!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
+    yield from _queue(job.namespace, job.queue)
+    yield from _between("priority", job.priority, -100, 100)
+    yield from _between("lease_s", job.lease_s, 1, 86_400)
+    yield from _between("max_attempts", job.max_attempts, 1, 1000)
+    if job.max_expiries is not None:
+        yield from _between("max_expiries", job.max_expiries, 1, 100)
+    elif job.owner is None:
+        yield "max_expiries", "only an activity may have no limit"
+    yield from _between("key_limit", job.key_limit, 1, 1_000_000)
+    if job.timeout_s is not None:
+        yield from _between("timeout_s", job.timeout_s, 0.001, MAX_DURATION_S)
+    yield from _duration("delay_s", job.delay_s)
+    yield from _duration("ttl_s", job.ttl_s)
+    yield from _time("not_before", job.not_before)
+    yield from _time("expires_at", job.expires_at)
+    yield from _backoff(job.backoff)
+    yield from _key(job)
+    yield from _label("limit_key", job.limit_key)
+    yield from _tags(job.tags)
+
+
+def _key(job: NewJob) -> Iterator[Problem]:
+    yield from _label("key", job.key)
+    if job.key_window_s is not None:
+        yield from _between("key_window_s", job.key_window_s, 0.001, MAX_DURATION_S)
+    if (job.key_hold is KeyHold.WINDOW) != (job.key_window_s is not None):
+        yield "key_window_s", "belongs to key_hold 'window', and only to it"
+
+
+def _lease(command: Lease) -> Iterator[Problem]:
+    if not is_id(command.worker_id):
+        yield "worker_id", f"{command.worker_id!r:.80} is not an id"
+    yield from _between("n", command.n, 1, MAX_LEASES)
+    if command.lease_s is not None:
+        yield from _between("lease_s", command.lease_s, 1, 86_400)
+    if not command.queues:
+        yield "queues", "name at least one queue"
+    for queue in command.queues:
+        yield from _queue(command.namespace, queue)
+
+
+def _changes(changes: JobChanges) -> Iterator[Problem]:
+    given = changes.given()
+    if not given:
+        yield "changes", "name at least one field to change"
+    if isinstance(changes.queue, str):
+        yield from _queue("", changes.queue)
+    if isinstance(changes.priority, int):
+        yield from _between("priority", changes.priority, -100, 100)
+    if isinstance(changes.lease_s, int | float):
+        yield from _between("lease_s", changes.lease_s, 1, 86_400)
+    if isinstance(changes.timeout_s, int | float):
+        yield from _between("timeout_s", changes.timeout_s, 0.001, MAX_DURATION_S)
+    if isinstance(changes.max_attempts, int):
+        yield from _between("max_attempts", changes.max_attempts, 1, 1000)
+    if isinstance(changes.max_expiries, int):
+        yield from _between("max_expiries", changes.max_expiries, 1, 100)
+    if isinstance(changes.key_limit, int):
+        yield from _between("key_limit", changes.key_limit, 1, 1_000_000)
+    if isinstance(changes.not_before, str):
+        yield from _time("not_before", changes.not_before)
+    if isinstance(changes.expires_at, str):
+        yield from _time("expires_at", changes.expires_at)
+    if isinstance(changes.backoff, Backoff):
+        yield from _backoff(changes.backoff)
+    if isinstance(changes.limit_key, str):
+        yield from _label("limit_key", changes.limit_key)
+    if isinstance(changes.tags, dict):
+        yield from _tags(changes.tags)
+
+
+def _queue(namespace: str, queue: str) -> Iterator[Problem]:
+    if not is_name(queue):
+        yield "queue", f"{queue!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
+    if namespace and not is_name(namespace):
+        yield "namespace", f"{namespace!r:.80} is not a name"
+
+
+def _between(field: str, value: float, low: float, high: float) -> Iterator[Problem]:
+    # `not (a <= b <= c)` is also true for NaN.
+    if not low <= value <= high:
+        yield field, f"{value!r:.40} is not between {low} and {high}"
+
+
+def _duration(field: str, seconds: float | None) -> Iterator[Problem]:
+    if seconds is not None and not (math.isfinite(seconds) and 0 <= seconds <= MAX_DURATION_S):
+        yield field, f"{seconds!r:.40} is not a number of seconds between 0 and ten years"
+
+
+def _time(field: str, when: str | None) -> Iterator[Problem]:
+    if when is not None and not is_timestamp(when):
+        yield field, f"{when!r:.40} is not a time such as 2026-01-06T10:15:30.000000Z"
+
+
+def _backoff(backoff: Backoff) -> Iterator[Problem]:
+    yield from _duration("backoff.base_s", backoff.base_s)
+    yield from _duration("backoff.cap_s", backoff.cap_s)
+    yield from _between("backoff.factor", backoff.factor, 1, 1000)
+    yield from _between("backoff.jitter", backoff.jitter, 0, 1)
+
+
+def _label(field: str, text: str | None) -> Iterator[Problem]:
+    if text is not None and not is_id(text):
+        yield field, f"{text!r:.80} must have 1-200 characters, no control characters and no outer blanks"
+
+
+def _tags(tags: dict[str, str] | None) -> Iterator[Problem]:
+    if tags is None:
+        return
+    if len(tags) > 16:
+        yield "tags", f"{len(tags)} pairs; a job takes 16"
+    for name, text in tags.items():
+        yield from _label("tags", name)
+        yield from _label("tags", text)

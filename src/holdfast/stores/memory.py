@@ -1,0 +1,105 @@
+"""`memory:` — tables in this process, nothing on disk. For tests, and the model all other stores are compared with."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from holdfast.errors import InvalidValue, StoreClosed
+from holdfast.model.events import Event, encode_event
+from holdfast.model.times import Timestamp
+from holdfast.rules.invariants import violations
+from holdfast.stores.batch import BatchTables
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.tables import Tables
+
+#: Events kept for the feed; older ones are forgotten.
+FEED = 100_000
+
+
+class MemoryStore:
+    """A store that lives and dies with its process."""
+
+    promises = Promises(name="memory", durability=Durability.NONE, many_processes=False, reopens=False)
+
+    def __init__(self) -> None:
+        self._tables = BatchTables()
+        self._entries: deque[Entry] = deque(maxlen=FEED)
+        self._lock = threading.RLock()
+        self._added = threading.Condition(self._lock)
+        self._closed = False
+
+    @contextmanager
+    def write(self) -> Iterator[BatchTables]:
+        """Open a batch; it is visible to others when left normally, undone otherwise."""
+        with self._lock:
+            self._demand_open()
+            fresh: list[Entry] = []
+
+            def keep(events: Sequence[Event], first: int, ts: Timestamp) -> None:
+                fresh.extend(
+                    Entry(seq, ts, msgspec.Raw(encode_event(event))) for seq, event in enumerate(events, start=first)
+                )
+
+            self._tables.begin(keep)
+            try:
+                yield self._tables
+            except BaseException:
+                self._tables.undo()
+                raise
+            if fresh:
+                self._entries.extend(fresh)
+                self._added.notify_all()
+
+    @contextmanager
+    def read(self) -> Iterator[Tables]:
+        """Open a view; writers wait while it is open."""
+        with self._lock:
+            self._demand_open()
+            yield self._tables
+
+    def feed(self, after: int) -> Iterator[Entry]:
+        """Walk the events above `after`."""
+        with self._lock:
+            self._demand_open()
+            entries = [entry for entry in self._entries if entry.seq > after]
+            first = entries[0].seq if entries else self._tables.seq + 1
+            if first > after + 1:
+                raise InvalidValue(f"after: events up to {after + 1} have been forgotten.", field="after")
+        return iter(entries)
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Wait for an event above `after`."""
+        with self._lock:
+            return self._added.wait_for(lambda: self._closed or self._tables.seq > after, timeout)
+
+    def trim(self, before: Timestamp, limit: int) -> int:
+        """Forget old events."""
+        with self._lock:
+            count = 0
+            while self._entries and self._entries[0].ts < before and count < limit:
+                self._entries.popleft()
+                count += 1
+            return count
+
+    def check(self) -> list[Finding]:
+        """Check the invariants of the records."""
+        with self.read() as view:
+            return [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(view)]
+
+    def snapshot(self) -> None:
+        """Do nothing: there is nothing to reopen."""
+
+    def close(self) -> None:
+        """Let go of waiters."""
+        with self._lock:
+            self._closed = True
+            self._added.notify_all()
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store memory: was closed.")

@@ -1,0 +1,174 @@
+"""The seam between the engine and every store: what a store must offer, as what is true afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from holdfast.model.events import Event
+from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.records import Record
+from holdfast.model.times import Timestamp
+from holdfast.rules.state import Lane, State
+
+R = TypeVar("R", bound=Record)
+
+
+class Durability(StrEnum):
+    """What an acknowledgement survives."""
+
+    #: Nothing: the state dies with the process.
+    NONE = "none"
+    #: Everything but its last 10 ms.
+    RELAXED = "relaxed"
+    #: Power loss at any later instant.
+    SYNC = "sync"
+
+
+class Promises(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store promises; the engine reads it once at start."""
+
+    #: The URL's scheme.
+    name: str
+    durability: Durability
+    #: Whether several processes of one host may write.
+    many_processes: bool
+    #: Whether state is there after reopening.
+    reopens: bool
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One event as the feed gives it."""
+
+    seq: int
+    ts: Timestamp
+    #: The event as encoded JSON.
+    event: msgspec.Raw
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something `check` found wrong."""
+
+    #: One permanent word, e.g. `row_sum`, `invariant`, `journal_damaged`.
+    code: str
+    message: str
+    remedy: str = ""
+    file: str | None = None
+    line: int | None = None
+    offset: int | None = None
+    seq: int | None = None
+    #: The record concerned.
+    id: str | None = None
+
+
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which jobs to list, newest first."""
+
+    namespace: str = ""
+    #: None for any.
+    status: JobStatus | None = None
+    queue: str | None = None
+    job_type: str | None = None
+    #: Only jobs created before this place, given by the last one of the page before.
+    before: tuple[Timestamp, str] | None = None
+    limit: int = 50
+
+
+class QueueCount(msgspec.Struct, frozen=True):
+    """How many jobs of a queue have a status."""
+
+    namespace: str
+    queue: str
+    status: JobStatus
+    count: int
+
+
+class View(State, Protocol):
+    """One consistent state of the store: the rules' look-ups, and what people ask for."""
+
+    def jobs(self, query: JobQuery) -> Sequence[Job]:
+        """Give the matching jobs, newest first (created_at, then id, descending)."""
+        ...
+
+    def counts(self) -> Sequence[QueueCount]:
+        """Count jobs by namespace, queue and status; what has none is left out. Sorted."""
+        ...
+
+    def next_due(self, lane: Lane) -> Timestamp | None:
+        """Give the earliest time of a lane, or None if it is empty."""
+        ...
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """Walk every record of a table, in the order of its key."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event this state contains."""
+        ...
+
+
+class Batch(View, Protocol):
+    """A view that can be added to; nobody else sees it until it is durable."""
+
+    def promote(self, now: Timestamp, limit: int) -> None:
+        """Make up to `limit` delayed jobs whose time has come ready. Index work: no event, no change of a record."""
+        ...
+
+    def add(self, events: Sequence[Event], now: Timestamp) -> None:
+        """Fold the events of one command, all or none.
+
+        - Each gets the next number, and as its time `now`, or the previous event's if that is later.
+        - From here on the look-ups of this batch see the change.
+        - Raises RecordTooLarge if an event does not fit, CorruptState if it contradicts the state; nothing was added.
+        """
+        ...
+
+
+class Store(Protocol):
+    """Keeps records and the events they are folded from."""
+
+    promises: Promises
+
+    def write(self) -> AbstractContextManager[Batch]:
+        """Open a batch, waiting for others to finish.
+
+        - Left normally: everything added is durable and visible, or StoreError is raised and nothing is acknowledged.
+        - Left by an exception: nothing was added.
+        """
+        ...
+
+    def read(self) -> AbstractContextManager[View]:
+        """Open a view of what is durable. It does not change while open, and must not be kept long."""
+        ...
+
+    def feed(self, after: int) -> Iterator[Entry]:
+        """Walk durable events with a number above `after`, in order. Ends at the last one.
+
+        - Raises InvalidValue if events after `after` have been trimmed away.
+        """
+        ...
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Return True as soon as an event above `after` is durable, False when `timeout` seconds have passed."""
+        ...
+
+    def trim(self, before: Timestamp, limit: int) -> int:
+        """Forget events older than `before` that nothing needs any more; return how many (at most `limit`)."""
+        ...
+
+    def check(self) -> list[Finding]:
+        """Read everything and list what is wrong. Changes nothing."""
+        ...
+
+    def snapshot(self) -> None:
+        """Make reopening fast and old bytes reclaimable, now."""
+        ...
+
+    def close(self) -> None:
+        """Finish and let go. Calling it again does nothing."""
+        ...

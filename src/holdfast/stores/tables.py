@@ -1,0 +1,333 @@
+"""All tables in memory, with the indexes the look-ups need. Serves `memory:`, `wal:` and whatever else folds in memory.
+
+Not thread-safe: its owner holds a lock. `put` is the only way in; it keeps every index right and returns what was there
+before, so that a batch can be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, JobStatus, KeyHold, Run
+from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Record, key_of
+from holdfast.model.times import Timestamp
+from holdfast.rules.order import PlaceKey, place
+from holdfast.rules.state import Lane
+from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.protocol import JobQuery, QueueCount
+
+R = TypeVar("R", bound=Record)
+QueueKey = tuple[str, str]
+DueKey = tuple[Timestamp, str]
+
+_BEYOND = "\U0010ffff"
+
+
+class Tables:
+    """Every record of a store, and the orders it can be asked in."""
+
+    def __init__(self) -> None:
+        #: Kind → key → record; `get` gives them their types back.
+        self.records: dict[type, dict[Key, Any]] = {kind: {} for kind in TABLES.values()}
+        self._ready: dict[QueueKey, OrderedSet[PlaceKey]] = {}
+        #: QUEUED jobs whose `not_before` has not been seen to pass, in the order they will have.
+        self._held_back: dict[QueueKey, OrderedSet[PlaceKey]] = {}
+        #: Jobs with a `not_before` that are among the ready ones all the same.
+        self._promoted: set[JobId] = set()
+        self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
+        self._listed: dict[tuple[str, JobStatus], OrderedSet[DueKey]] = {}
+        self._counts: dict[tuple[str, str, JobStatus], int] = {}
+        self._runs: dict[JobId, tuple[Run, ...]] = {}
+        self._followers: dict[JobId, tuple[JobId, ...]] = {}
+        #: Number and time of the last event folded in.
+        self.seq = 0
+        self.ts = Timestamp("")
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def put(self, kind: type[Record], key: Key, record: Record | None) -> Record | None:
+        """Set a record, or remove it with None; return the one before."""
+        table = self.records[kind]
+        before = table.get(key)
+        if before is not None:
+            self._unindex(before)
+        if record is None:
+            table.pop(key, None)
+        else:
+            table[key] = record
+            self._index(record)
+        return before
+
+    def load(self, kind: type[Record], records: Iterable[Record]) -> None:
+        """Fill an empty table, indexing everything at once."""
+        table = self.records[kind]
+        table.update((key_of(record), record) for record in records)
+        if kind is Job:
+            self._index_jobs(cast("Iterable[Job]", table.values()))
+        else:
+            for record in table.values():
+                self._index(record)
+
+    def _index_jobs(self, jobs: Iterable[Job]) -> None:
+        """Index many jobs by sorting once, which is several times faster than placing each."""
+        places: dict[tuple[bool, QueueKey], list[PlaceKey]] = {}
+        dues: dict[Lane, list[DueKey]] = {}
+        listed: dict[tuple[str, JobStatus], list[DueKey]] = {}
+        for job in jobs:
+            if job.status is JobStatus.QUEUED:
+                queue = (job.not_before is not None, (job.namespace, job.queue))
+                places.setdefault(queue, []).append(place(job))
+            for lane, when in _dues(job):
+                dues.setdefault(lane, []).append((when, job.job_id))
+            listed.setdefault((job.namespace, job.status), []).append((job.created_at, job.job_id))
+            self._count(job, 1)
+            self._link(job)
+        for (held_back, queue_key), keys in places.items():
+            (self._held_back if held_back else self._ready)[queue_key] = OrderedSet(keys)
+        for lane, due_keys in dues.items():
+            self._due[lane] = OrderedSet(due_keys)
+        for name, list_keys in listed.items():
+            self._listed[name] = OrderedSet(list_keys)
+
+    def _index(self, record: Record) -> None:
+        match record:
+            case Job():
+                self._index_job(record)
+            case Run():
+                others = [run for run in self._runs.get(record.job_id, ()) if run.run_id != record.run_id]
+                self._runs[record.job_id] = tuple(sorted([*others, record], key=_run_order))
+            case DoneCommand():
+                self._due[Lane.COMMAND].add((record.at, record.cmd))
+            case HeldKey():
+                if record.held_until is not None and record.hold is KeyHold.WINDOW:
+                    self._due[Lane.KEY].add((record.held_until, key_of(record)))
+            case _:
+                pass
+
+    def _unindex(self, record: Record) -> None:
+        match record:
+            case Job():
+                self._unindex_job(record)
+            case Run():
+                left = tuple(run for run in self._runs.get(record.job_id, ()) if run.run_id != record.run_id)
+                if left:
+                    self._runs[record.job_id] = left
+                else:
+                    self._runs.pop(record.job_id, None)
+            case DoneCommand():
+                self._due[Lane.COMMAND].discard((record.at, record.cmd))
+            case HeldKey():
+                if record.held_until is not None:
+                    self._due[Lane.KEY].discard((record.held_until, key_of(record)))
+            case _:
+                pass
+
+    def _index_job(self, job: Job) -> None:
+        if job.status is JobStatus.QUEUED:
+            lane = self._ready if job.not_before is None else self._held_back
+            lane.setdefault((job.namespace, job.queue), OrderedSet()).add(place(job))
+        for lane_name, when in _dues(job):
+            self._due[lane_name].add((when, job.job_id))
+        self._listed.setdefault((job.namespace, job.status), OrderedSet()).add((job.created_at, job.job_id))
+        self._count(job, 1)
+        self._link(job)
+
+    def _unindex_job(self, job: Job) -> None:
+        if job.status is JobStatus.QUEUED:
+            lane = self._ready if job.not_before is None or job.job_id in self._promoted else self._held_back
+            lane[job.namespace, job.queue].discard(place(job))
+            self._promoted.discard(job.job_id)
+        for lane_name, when in _dues(job):
+            self._due[lane_name].discard((when, job.job_id))
+        self._listed[job.namespace, job.status].discard((job.created_at, job.job_id))
+        self._count(job, -1)
+        if job.retry_of is not None:
+            left = tuple(other for other in self._followers.get(job.retry_of, ()) if other != job.job_id)
+            self._followers[job.retry_of] = left
+            if not left:
+                del self._followers[job.retry_of]
+
+    def _link(self, job: Job) -> None:
+        if job.retry_of is not None:
+            self._followers[job.retry_of] = (*self._followers.get(job.retry_of, ()), job.job_id)
+
+    def _count(self, job: Job, by: int) -> None:
+        name = (job.namespace, job.queue, job.status)
+        total = self._counts.get(name, 0) + by
+        if total:
+            self._counts[name] = total
+        else:
+            self._counts.pop(name, None)
+
+    def promote(self, now: Timestamp, limit: int) -> None:
+        """Make up to `limit` delayed jobs whose time has come ready."""
+        due = [key for key in islice(self._due[Lane.DELAYED].walk(), limit) if key[0] <= now]
+        for key in due:
+            self._due[Lane.DELAYED].discard(key)
+            job = cast("Job", self.records[Job][key[1]])
+            queue = (job.namespace, job.queue)
+            self._held_back[queue].discard(place(job))
+            self._ready.setdefault(queue, OrderedSet()).add(place(job))
+            self._promoted.add(job.job_id)
+
+    # --- looking up -------------------------------------------------------------------------------------------------
+
+    def get(self, kind: type[R], key: Key) -> R | None:
+        """Give the record of that key, or None."""
+        return cast("R | None", self.records[kind].get(key))
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """Walk every record of a table, in the order of its key."""
+        table = self.records[kind]
+        return (cast("R", table[key]) for key in sorted(table))
+
+    def runs(self, job_id: JobId) -> Sequence[Run]:
+        """Give the job's runs, oldest first."""
+        return self._runs.get(job_id, ())
+
+    def last_run(self, job_id: JobId) -> Run | None:
+        """Give the job's newest run, or None."""
+        runs = self._runs.get(job_id)
+        return runs[-1] if runs else None
+
+    def run_by_token(self, job_id: JobId, token: Token) -> Run | None:
+        """Give the job's run that was granted with `token`, or None."""
+        return next((run for run in reversed(self.runs(job_id)) if run.token == token), None)
+
+    def successors(self, job_id: JobId) -> Sequence[Job]:
+        """Give the jobs whose `retry_of` is this one, oldest first."""
+        jobs = [self._job(follower) for follower in self._followers.get(job_id, ())]
+        return sorted(jobs, key=lambda job: (job.created_at, job.job_id))
+
+    def granted_by(self, cmd: str) -> Sequence[Job]:
+        """Give the RUNNING jobs whose lease was granted by that command, in order of token."""
+        jobs = (self._job(key[1]) for key in self._due[Lane.LEASE])
+        return sorted((job for job in jobs if job.grant_cmd == cmd), key=lambda job: job.token or 0)
+
+    def local_leases(self) -> Iterator[Job]:
+        """Walk the RUNNING jobs whose lease belongs to an opening of the store."""
+        jobs = (self._job(key[1]) for key in self._due[Lane.LEASE])
+        return (job for job in jobs if job.session_id is not None)
+
+    def ready(
+        self, namespace: str, queues: Sequence[str], job_types: Sequence[str] | None, now: Timestamp
+    ) -> Iterator[Job]:
+        """Walk the ready jobs of these queues in the order of dispatch."""
+        del now  # the batch has promoted what is due
+        found = [self._ready[namespace, queue] for queue in dict.fromkeys(queues) if (namespace, queue) in self._ready]
+        keys: Iterable[PlaceKey] = found[0] if len(found) == 1 else merge(*found)
+        jobs = (self._job(key[3]) for key in keys)
+        return jobs if job_types is None else (job for job in jobs if job.job_type in job_types)
+
+    def _lanes(self, namespace: str, queue: str) -> list[OrderedSet[PlaceKey]]:
+        both = (self._ready.get((namespace, queue)), self._held_back.get((namespace, queue)))
+        return [keys for keys in both if keys is not None]
+
+    def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
+        """Give all QUEUED jobs of one band, delayed ones too, in order."""
+        found: list[PlaceKey] = []
+        for keys in self._lanes(namespace, queue):
+            for key in keys.walk((rank,)):
+                if key[0] != rank:
+                    break
+                found.append(key)
+        return [self._job(key[3]) for key in sorted(found)]
+
+    def bands(self, namespace: str, queue: str) -> Sequence[int]:
+        """Give the ranks that QUEUED jobs of the queue have, ascending."""
+        ranks: set[int] = set()
+        for keys in self._lanes(namespace, queue):
+            key = next(keys.walk(), None)
+            while key is not None:
+                ranks.add(key[0])
+                key = next(keys.walk((key[0] + 1,)), None)
+        return sorted(ranks)
+
+    def edge(self, namespace: str, queue: str, rank: int, *, last: bool) -> int | None:
+        """Give the lowest or highest position in the band, delayed jobs included; None if empty."""
+        found: list[int] = []
+        for keys in self._lanes(namespace, queue):
+            key = next(keys.walk((rank + 1,) if last else (rank,), backwards=last), None)
+            if key is not None and key[0] == rank:
+                found.append(key[1])
+        if not found:
+            return None
+        return max(found) if last else min(found)
+
+    def beside(self, job: Job, *, after: bool) -> Job | None:
+        """Give the QUEUED job next before or after this one in its band, delayed jobs included."""
+        here = place(job)
+        found: list[PlaceKey] = []
+        for keys in self._lanes(job.namespace, job.queue):
+            walk = keys.walk((*here, ""), backwards=False) if after else keys.walk(here, backwards=True)
+            key = next(walk, None)
+            if key is not None and key[0] == job.rank:
+                found.append(key)
+        if not found:
+            return None
+        return self._job(min(found)[3] if after else max(found)[3])
+
+    def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
+        """Walk the records of a lane whose time is at or before `until`, earliest first, then by id."""
+        table = self.records[_KIND_OF.get(lane, Job)]
+        for when, key in self._due[lane].walk():
+            if when > until:
+                return
+            yield table[key]
+
+    def next_due(self, lane: Lane) -> Timestamp | None:
+        """Give the earliest time of a lane, or None."""
+        first = next(self._due[lane].walk(), None)
+        return None if first is None else first[0]
+
+    def jobs(self, query: JobQuery) -> Sequence[Job]:
+        """Give the matching jobs, newest first."""
+        statuses = list(JobStatus) if query.status is None else [query.status]
+        start: Any = query.before or (_BEYOND,)
+        walks = [
+            self._listed[query.namespace, status].walk(start, backwards=True)
+            for status in statuses
+            if (query.namespace, status) in self._listed
+        ]
+        jobs = (self._job(key[1]) for key in merge(*walks, reverse=True))
+        wanted = (job for job in jobs if query.queue in (None, job.queue) and query.job_type in (None, job.job_type))
+        return list(islice(wanted, query.limit))
+
+    def counts(self) -> Sequence[QueueCount]:
+        """Count jobs by namespace, queue and status."""
+        return [QueueCount(*name, count) for name, count in sorted(self._counts.items())]
+
+    def _job(self, job_id: str) -> Job:
+        return cast("Job", self.records[Job][job_id])
+
+
+#: Lanes of other records than jobs.
+_KIND_OF: dict[Lane, type[Record]] = {Lane.COMMAND: DoneCommand, Lane.KEY: HeldKey}
+
+
+def _run_order(run: Run) -> tuple[int, Timestamp, str]:
+    """Order runs of a job; one that was skipped and never started has no number and comes last."""
+    return (run.run_no or 1 << 62, run.started_at, run.run_id)
+
+
+def _dues(job: Job) -> Iterator[tuple[Lane, Timestamp]]:
+    """Give the lanes a job stands in, with its time."""
+    match job.status:
+        case JobStatus.QUEUED:
+            if job.not_before is not None:
+                yield Lane.DELAYED, job.not_before
+            if job.expires_at is not None:
+                yield Lane.TTL, job.expires_at
+        case JobStatus.RUNNING:
+            if job.lease_expires_at is not None:
+                yield Lane.LEASE, job.lease_expires_at
+        case JobStatus.COMPLETED | JobStatus.CANCELLED:
+            if job.finished_at is not None:
+                yield Lane.DONE, job.finished_at
+        case JobStatus.FAILED | JobStatus.DEAD:
+            if job.finished_at is not None:
+                yield Lane.FAILED, job.finished_at
