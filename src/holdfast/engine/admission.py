@@ -23,11 +23,10 @@ def admitted(command: Command) -> Command | Refusal:
                 )
                 return command if checked == jobs else replace(command, jobs=checked)
             case Complete(result=result, artifacts=artifacts):
-                return replace(
-                    command,
-                    result=None if result is None else admit(result, "result"),
-                    artifacts=None if artifacts is None else admit(artifacts, "artifacts"),
-                )
+                kept = None if result is None else admit(result, "result")
+                listed = None if artifacts is None else admit(artifacts, "artifacts")
+                same = kept == result and listed == artifacts
+                return command if same else replace(command, result=kept, artifacts=listed)
             case Fail(details=details) if details is not None:
                 return replace(command, details=admit(details, "details"))
             case Update(changes=changes) if isinstance(changes.params, msgspec.Raw):

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
@@ -53,6 +54,16 @@ class _Waiter:
     @property
     def is_settled(self) -> bool:
         return self.outcomes is not None or self.error is not None
+
+
+class _Turn(NamedTuple):
+    """What the commands of one batch share: the state, one look at the clock, one source of chance."""
+
+    batch: Batch
+    reading: Reading
+    draws: Draws
+    #: Every event of the batch so far.
+    added: list[Event]
 
 
 class Engine:
@@ -150,38 +161,39 @@ class Engine:
         added: list[Event] = []
         with self.store.write() as batch:
             reading = self.look()
-            outcomes = [
-                [self._decide(batch, command, reading, added) for command in waiter.commands] for waiter in taken
-            ]
+            turn = _Turn(batch, reading, Draws(reading.now, _seed()), added)
+            outcomes = [[self._decide(turn, command) for command in waiter.commands] for waiter in taken]
             reach("engine.decided")
         reach("engine.committed")
         self.watch.note(added, reading.now, reading.monotonic)
         for waiter, found in zip(taken, outcomes, strict=True):
             waiter.outcomes = found
 
-    def _decide(self, batch: Batch, command: Command | Refusal, reading: Reading, added: list[Event]) -> Outcome:
+    def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
             return command
         if isinstance(command, Lease):
-            self._clear_the_way(batch, reading, added)
-        decision = decide(batch, command, reading.now, Draws(reading.now, _seed()))
+            self._clear_the_way(turn)
+        now = turn.reading.now
+        decision = decide(turn.batch, command, now, turn.draws)
         if not decision.events:
             return decision.outcome
         try:
-            batch.add(decision.events, reading.now)
+            turn.batch.add(decision.events, now)
         except UsageError as problem:
             return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
-        added.extend(decision.events)
+        turn.added.extend(decision.events)
         return decision.outcome
 
-    def _clear_the_way(self, batch: Batch, reading: Reading, added: list[Event]) -> None:
+    def _clear_the_way(self, turn: _Turn) -> None:
         """End lapsed leases and make due jobs ready, so that a Lease finds what it may grant."""
-        lapsed = batch.next_due(Lane.LEASE)
-        if lapsed is not None and lapsed <= reading.now:
-            self._decide(batch, Expire(limit=IN_THE_WAY, jump=self.jump), reading, added)
-        delayed = batch.next_due(Lane.DELAYED)
-        if delayed is not None and delayed <= reading.now:
-            batch.promote(reading.now, PROMOTED)
+        now = turn.reading.now
+        lapsed = turn.batch.next_due(Lane.LEASE)
+        if lapsed is not None and lapsed <= now:
+            self._decide(turn, Expire(limit=IN_THE_WAY, jump=self.jump))
+        delayed = turn.batch.next_due(Lane.DELAYED)
+        if delayed is not None and delayed <= now:
+            turn.batch.promote(now, PROMOTED)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

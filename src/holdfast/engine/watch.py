@@ -28,10 +28,14 @@ class LeaseWatch:
     def note(self, events: Iterable[ev.Event], now: Timestamp, monotonic: float) -> None:
         """Learn from committed events which leases live, and for how long."""
         with self._lock:
+            deadlines: dict[Timestamp, float] = {}
             for event in events:
                 if isinstance(event, _STARTS):
-                    left_s = seconds_between(now, event.lease_expires_at)
-                    self._deadlines[event.job_id] = (event.token, monotonic + left_s)
+                    deadline = deadlines.get(event.lease_expires_at)
+                    if deadline is None:
+                        deadline = monotonic + seconds_between(now, event.lease_expires_at)
+                        deadlines[event.lease_expires_at] = deadline
+                    self._deadlines[event.job_id] = (event.token, deadline)
                 elif isinstance(event, _ENDS):
                     self._deadlines.pop(event.job_id, None)
 

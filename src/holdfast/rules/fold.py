@@ -58,7 +58,7 @@ def _created(state: State, event: ev.JobCreated, stamp: Stamp) -> list[Change]:
     _demand(job.status is JobStatus.QUEUED and job.token is None, stamp, f"job {job.job_id} is not created QUEUED")
     hold = hold_of(job)
     if hold is None or not _may_take(state, job):
-        return [put(job)]
+        return [Change(Job, job.job_id, job)]
     return [put(job), put(hold)]
 
 
@@ -107,7 +107,11 @@ def _granted(state: State, event: ev.LeaseGranted, stamp: Stamp) -> list[Change]
         token=event.token,
     )
     running = replace(after_grant(job, event, stamp.ts), seq=stamp.seq)
-    changes = [put(running), put(run), put(replace(authority, last_token=event.token))]
+    changes = [
+        Change(Job, job.job_id, running),
+        Change(Run, run.run_id, run),
+        Change(Authority, AUTHORITY, replace(authority, last_token=event.token)),
+    ]
     return changes + _freed(state, job) if job.key_hold is KeyHold.QUEUED else changes
 
 
@@ -124,8 +128,8 @@ def _extended(state: State, event: ev.LeaseExtended, stamp: Stamp) -> list[Chang
 def _completed(state: State, event: ev.JobCompleted, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     run = _end_run(state, job, stamp, RunStatus.COMPLETED, artifacts=event.artifacts, exit_code=event.exit_code)
-    job = replace(job, attempts=job.attempts + 1, result=event.result, error=None)
-    return [run, *_leave(state, job, JobStatus.COMPLETED, stamp)]
+    life: dict[str, Any] = {"attempts": job.attempts + 1, "result": event.result, "error": None}
+    return [run, *_leave(state, job, JobStatus.COMPLETED, stamp, **life)]
 
 
 def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
@@ -140,8 +144,8 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
         details=event.details,
         exit_code=event.exit_code,
     )
-    job = replace(job, attempts=job.attempts + 1, error=event.error)
-    return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)]
+    life: dict[str, Any] = {"attempts": job.attempts + 1, "error": event.error}
+    return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position, **life)]
 
 
 def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
@@ -318,7 +322,7 @@ def _end_run(state: State, job: Job, stamp: Stamp, status: RunStatus, **fields: 
     _demand(run is not None and run.token == job.token, stamp, f"job {job.job_id} has no run for its lease")
     assert run is not None
     _demand(run.status is None, stamp, f"run {run.run_id} ends twice")
-    return put(replace(run, status=status, finished_at=stamp.ts, **fields))
+    return Change(Run, run.run_id, replace(run, status=status, finished_at=stamp.ts, **fields))
 
 
 def _leave(
@@ -329,8 +333,9 @@ def _leave(
     *,
     not_before: Timestamp | None = None,
     position: int | None = None,
+    **life: Any,
 ) -> list[Change]:
-    """Take the job out of the hands of its worker: back to the queue, or to its end."""
+    """Take the job out of the hands of its worker: back to the queue, or to its end. `life` is what it gained."""
     _demand(to is not JobStatus.RUNNING, stamp, f"job {job.job_id} cannot become RUNNING without a lease")
     ended = to is not JobStatus.QUEUED
     left = replace(
@@ -346,10 +351,12 @@ def _leave(
         grant_cmd=None,
         finished_at=stamp.ts if ended else None,
         seq=stamp.seq,
+        **life,
     )
+    change = Change(Job, job.job_id, left)
     if job.key is None:
-        return [put(left)]
-    return [put(left), *(_freed(state, left) if ended else _taken_again(state, left))]
+        return [change]
+    return [change, *(_freed(state, left) if ended else _taken_again(state, left))]
 
 
 def _freed(state: State, job: Job) -> list[Change]:

@@ -56,6 +56,7 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     events: list[Event] = []
     grants: list[Grant] = []
     token = authority.last_token
+    until = _Moments(now)
     for job in state.ready(command.namespace, queues, command.job_types, now) if queues else ():
         if len(grants) == command.n:
             break
@@ -66,10 +67,10 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
                 events.append(_skip(job, command.cmd, draws))
             continue
         token = Token(token + 1)
-        granted = _grant(job, command, now, token, RunId(draws.new_id()))
+        granted = _grant(job, command, until, token, RunId(draws.new_id()))
         events.append(granted)
         grants.append(
-            Grant(after_grant(job, granted, now), granted.run_id, token, _left(granted.lease_expires_at, now))
+            Grant(after_grant(job, granted, now), granted.run_id, token, until.left(granted.lease_expires_at))
         )
     if grants and command.cmd:
         events.append(remember(command, None))
@@ -89,9 +90,28 @@ def _current(state: State, job: Job, now: Timestamp) -> Grant:
     return Grant(job, run.run_id, job.token, _left(job.lease_expires_at, now))
 
 
-def _grant(job: Job, command: Lease, now: Timestamp, token: Token, run_id: RunId) -> LeaseGranted:
-    deadline = None if job.timeout_s is None else later(now, job.timeout_s + DEADLINE_SLACK_S)
-    expiry = later(now, job.lease_s if command.lease_s is None else command.lease_s)
+class _Moments(dict[float, Timestamp]):
+    """Seconds from now → moment, worked out once for each length: jobs of a batch mostly share theirs."""
+
+    def __init__(self, now: Timestamp) -> None:
+        super().__init__()
+        self.now = now
+
+        self._seconds: dict[Timestamp, float] = {}
+
+    def __missing__(self, seconds: float) -> Timestamp:
+        self[seconds] = when = later(self.now, seconds)
+        self._seconds[when] = seconds
+        return when
+
+    def left(self, when: Timestamp) -> float:
+        """Give the seconds until a moment that was worked out here."""
+        return self._seconds[when]
+
+
+def _grant(job: Job, command: Lease, until: _Moments, token: Token, run_id: RunId) -> LeaseGranted:
+    deadline = None if job.timeout_s is None else until[job.timeout_s + DEADLINE_SLACK_S]
+    expiry = until[job.lease_s if command.lease_s is None else command.lease_s]
     return LeaseGranted(
         job_id=job.job_id,
         run_id=run_id,

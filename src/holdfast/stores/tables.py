@@ -21,10 +21,14 @@ from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import JobQuery, QueueCount
 
 R = TypeVar("R", bound=Record)
+N = TypeVar("N")
+K = TypeVar("K", bound=tuple[Any, ...])
 QueueKey = tuple[str, str]
 DueKey = tuple[Timestamp, str]
 
 _BEYOND = "\U0010ffff"
+#: So many jobs of one status are sorted for a list; more are met soon enough on the way through all.
+FEW = 5_000
 
 
 class Tables:
@@ -39,7 +43,9 @@ class Tables:
         #: Jobs with a `not_before` that are among the ready ones all the same.
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
-        self._listed: dict[tuple[str, JobStatus], OrderedSet[DueKey]] = {}
+        #: By namespace, in the order of creation; and who has which status.
+        self._created: dict[str, OrderedSet[DueKey]] = {}
+        self._by_status: dict[tuple[str, JobStatus], set[JobId]] = {}
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
         self._runs: dict[JobId, tuple[Run, ...]] = {}
         self._followers: dict[JobId, tuple[JobId, ...]] = {}
@@ -52,7 +58,7 @@ class Tables:
     def put(self, kind: type[Record], key: Key, record: Record | None) -> Record | None:
         """Set a record, or remove it with None; return the one before."""
         table = self.records[kind]
-        before = table.get(key)
+        before: Record | None = table.get(key)
         if before is not None:
             self._unindex(before)
         if record is None:
@@ -60,7 +66,17 @@ class Tables:
         else:
             table[key] = record
             self._index(record)
+        if kind is Job and (before is None) != (record is None):
+            self._list(cast("Job", before or record), is_new=before is None)
         return before
+
+    def _list(self, job: Job, *, is_new: bool) -> None:
+        """Keep the order of creation, which no later change touches."""
+        key = (job.created_at, job.job_id)
+        if is_new:
+            _place_of(self._created, job.namespace).add(key)
+        else:
+            self._created[job.namespace].discard(key)
 
     def load(self, kind: type[Record], records: Iterable[Record]) -> None:
         """Fill an empty table, indexing everything at once."""
@@ -76,30 +92,35 @@ class Tables:
         """Index many jobs by sorting once, which is several times faster than placing each."""
         places: dict[tuple[bool, QueueKey], list[PlaceKey]] = {}
         dues: dict[Lane, list[DueKey]] = {}
-        listed: dict[tuple[str, JobStatus], list[DueKey]] = {}
+        created: dict[str, list[DueKey]] = {}
         for job in jobs:
             if job.status is JobStatus.QUEUED:
                 queue = (job.not_before is not None, (job.namespace, job.queue))
                 places.setdefault(queue, []).append(place(job))
             for lane, when in _dues(job):
                 dues.setdefault(lane, []).append((when, job.job_id))
-            listed.setdefault((job.namespace, job.status), []).append((job.created_at, job.job_id))
+            created.setdefault(job.namespace, []).append((job.created_at, job.job_id))
             self._count(job, 1)
             self._link(job)
         for (held_back, queue_key), keys in places.items():
             (self._held_back if held_back else self._ready)[queue_key] = OrderedSet(keys)
         for lane, due_keys in dues.items():
             self._due[lane] = OrderedSet(due_keys)
-        for name, list_keys in listed.items():
-            self._listed[name] = OrderedSet(list_keys)
+        for namespace, created_keys in created.items():
+            self._created[namespace] = OrderedSet(created_keys)
 
     def _index(self, record: Record) -> None:
         match record:
             case Job():
                 self._index_job(record)
             case Run():
-                others = [run for run in self._runs.get(record.job_id, ()) if run.run_id != record.run_id]
-                self._runs[record.job_id] = tuple(sorted([*others, record], key=_run_order))
+                runs = self._runs.get(record.job_id)
+                # Nearly always the only or the newest run.
+                newest = not runs or _run_order(runs[-1]) < _run_order(record)
+                others = runs or ()
+                self._runs[record.job_id] = (
+                    (*others, record) if newest else tuple(sorted((*others, record), key=_run_order))
+                )
             case DoneCommand():
                 self._due[Lane.COMMAND].add((record.at, record.cmd))
             case HeldKey():
@@ -128,11 +149,11 @@ class Tables:
 
     def _index_job(self, job: Job) -> None:
         if job.status is JobStatus.QUEUED:
-            lane = self._ready if job.not_before is None else self._held_back
-            lane.setdefault((job.namespace, job.queue), OrderedSet()).add(place(job))
+            _place_of(self._ready if job.not_before is None else self._held_back, (job.namespace, job.queue)).add(
+                place(job)
+            )
         for lane_name, when in _dues(job):
             self._due[lane_name].add((when, job.job_id))
-        self._listed.setdefault((job.namespace, job.status), OrderedSet()).add((job.created_at, job.job_id))
         self._count(job, 1)
         self._link(job)
 
@@ -143,7 +164,6 @@ class Tables:
             self._promoted.discard(job.job_id)
         for lane_name, when in _dues(job):
             self._due[lane_name].discard((when, job.job_id))
-        self._listed[job.namespace, job.status].discard((job.created_at, job.job_id))
         self._count(job, -1)
         if job.retry_of is not None:
             left = tuple(other for other in self._followers.get(job.retry_of, ()) if other != job.job_id)
@@ -162,6 +182,13 @@ class Tables:
             self._counts[name] = total
         else:
             self._counts.pop(name, None)
+        having = self._by_status.get((job.namespace, job.status))
+        if having is None:
+            having = self._by_status[job.namespace, job.status] = set()
+        if by > 0:
+            having.add(job.job_id)
+        else:
+            having.discard(job.job_id)
 
     def promote(self, now: Timestamp, limit: int) -> None:
         """Make up to `limit` delayed jobs whose time has come ready."""
@@ -171,7 +198,7 @@ class Tables:
             job = cast("Job", self.records[Job][key[1]])
             queue = (job.namespace, job.queue)
             self._held_back[queue].discard(place(job))
-            self._ready.setdefault(queue, OrderedSet()).add(place(job))
+            _place_of(self._ready, queue).add(place(job))
             self._promoted.add(job.job_id)
 
     # --- looking up -------------------------------------------------------------------------------------------------
@@ -286,14 +313,19 @@ class Tables:
 
     def jobs(self, query: JobQuery) -> Sequence[Job]:
         """Give the matching jobs, newest first."""
-        statuses = list(JobStatus) if query.status is None else [query.status]
-        start: Any = query.before or (_BEYOND,)
-        walks = [
-            self._listed[query.namespace, status].walk(start, backwards=True)
-            for status in statuses
-            if (query.namespace, status) in self._listed
-        ]
-        jobs = (self._job(key[1]) for key in merge(*walks, reverse=True))
+        order = self._created.get(query.namespace)
+        if order is None:
+            return []
+        keys: Iterable[DueKey] = order.walk(query.before or (_BEYOND,), backwards=True)
+        if query.status is not None:
+            having = self._by_status.get((query.namespace, query.status), set())
+            if len(having) <= FEW:
+                # Sorting a few is faster than passing by the many that have another status.
+                few = sorted(((self._job(job_id).created_at, job_id) for job_id in having), reverse=True)
+                keys = (key for key in few if query.before is None or key < query.before)
+            else:
+                keys = (key for key in keys if key[1] in having)
+        jobs = (self._job(key[1]) for key in keys)
         wanted = (job for job in jobs if query.queue in (None, job.queue) and query.job_type in (None, job.job_type))
         return list(islice(wanted, query.limit))
 
@@ -309,25 +341,29 @@ class Tables:
 _KIND_OF: dict[Lane, type[Record]] = {Lane.COMMAND: DoneCommand, Lane.KEY: HeldKey}
 
 
+def _place_of(orders: dict[N, OrderedSet[K]], name: N) -> OrderedSet[K]:
+    """Give the order of that name, making it on first use."""
+    found = orders.get(name)
+    if found is None:
+        found = orders[name] = OrderedSet()
+    return found
+
+
 def _run_order(run: Run) -> tuple[int, Timestamp, str]:
     """Order runs of a job; one that was skipped and never started has no number and comes last."""
     return (run.run_no or 1 << 62, run.started_at, run.run_id)
 
 
-def _dues(job: Job) -> Iterator[tuple[Lane, Timestamp]]:
+def _dues(job: Job) -> Sequence[tuple[Lane, Timestamp]]:
     """Give the lanes a job stands in, with its time."""
-    match job.status:
-        case JobStatus.QUEUED:
-            if job.not_before is not None:
-                yield Lane.DELAYED, job.not_before
-            if job.expires_at is not None:
-                yield Lane.TTL, job.expires_at
-        case JobStatus.RUNNING:
-            if job.lease_expires_at is not None:
-                yield Lane.LEASE, job.lease_expires_at
-        case JobStatus.COMPLETED | JobStatus.CANCELLED:
-            if job.finished_at is not None:
-                yield Lane.DONE, job.finished_at
-        case JobStatus.FAILED | JobStatus.DEAD:
-            if job.finished_at is not None:
-                yield Lane.FAILED, job.finished_at
+    if job.status is JobStatus.QUEUED:
+        if job.not_before is None and job.expires_at is None:
+            return ()
+        times = ((Lane.DELAYED, job.not_before), (Lane.TTL, job.expires_at))
+        return [(lane, when) for lane, when in times if when is not None]
+    if job.lease_expires_at is not None:
+        return ((Lane.LEASE, job.lease_expires_at),)
+    if job.finished_at is None:
+        return ()
+    lasting = job.status is JobStatus.FAILED or job.status is JobStatus.DEAD
+    return ((Lane.FAILED if lasting else Lane.DONE, job.finished_at),)
