@@ -201,6 +201,11 @@ def after_fork_in_child(action: Callable[[], None]) -> None:
     os.register_at_fork(after_in_child=action)
 
 
+def process_id() -> int:
+    """Give the number of this process, for the bytes a holder writes into its lock."""
+    return os.getpid()
+
+
 # --- the real one -----------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,462 @@
+"""Group commit: many callers, one write and one sync for all that waits.
+
+Knows threads and numbers; what a batch does to the disk is `tail`'s business. A waiter whose record is durable
+returns. Else the first becomes leader: it takes the whole buffer, releases the lock, commits, retakes the lock,
+raises `durable`, wakes exactly those who are satisfied and hands leadership to one who is not. The others sleep each
+on a gate of their own. One batch is in flight at a time, and no lock is held during I/O.
+
+Whatever ends a leader (a full disk, a failed sync, a KeyboardInterrupt) ends in one of three ways: the batch is back
+in the buffer and somebody else leads, or the flusher retries it, or the journal has failed and everybody is told.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import Literal
+
+from holdfast.clock import Clock
+from holdfast.errors import StoreClosed, StoreError, StoreFailed, StoreFull
+from holdfast.journal.options import JournalOptions
+from holdfast.journal.records import Group
+from holdfast.journal.tail import SyncFailed, Tail
+from holdfast.points import reach
+
+log = logging.getLogger(__name__)
+
+State = Literal["open", "full", "failed", "closed"]
+
+#: Space may come back; these are waited out.
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Ticks of the flusher without work, after which it sleeps until the next append.
+_IDLE_TICKS = 100
+
+
+class Ticket:
+    """The claim of one append: its numbers, and how to learn that they are durable."""
+
+    __slots__ = ("_commit", "first_seq", "last_seq")
+
+    def __init__(self, commit: GroupCommit, first_seq: int, last_seq: int) -> None:
+        self._commit = commit
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return once the group is acknowledged.
+
+        Raises TimeoutError after `timeout` seconds; the outcome is then unknown, not failed. Raises StoreFull or
+        StoreFailed if the group will not be acknowledged by this journal.
+        """
+        if not self._commit.relaxed:
+            self._commit.wait(self.last_seq, timeout)
+
+    def done(self) -> bool:
+        """Tell whether `wait` would return, or raise, at once."""
+        commit = self._commit
+        return commit.relaxed or commit.durable >= self.last_seq or commit.state in {"failed", "closed"}
+
+    @property
+    def error(self) -> StoreError | None:
+        """Why the group will not be acknowledged; None while that is open or it was."""
+        return None if self._commit.relaxed else self._commit.verdict(self.last_seq)
+
+    def on_done(self, callback: Callable[[Ticket], object]) -> None:
+        """Call `callback(ticket)` once, when `done()`; on the leader's thread, or here and now if it is done already.
+
+        Event loops pass something that ends in `call_soon_threadsafe`. The callback must not wait.
+        """
+        if self._commit.relaxed or not self._commit.call_later(self, callback):
+            callback(self)
+
+
+class _Waiter:
+    """A thread that waits for a record, or (number 0) for its turn to be alone with the tail."""
+
+    __slots__ = ("_gate", "seq")
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self._gate = Lock()
+
+    def shut(self) -> None:
+        """Let the next `sleep` sleep."""
+        self._gate.acquire(blocking=False)
+
+    def sleep(self, timeout: float) -> bool:
+        """Sleep until woken; False if `timeout` seconds (-1: for ever) passed first."""
+        return self._gate.acquire(timeout=timeout)
+
+    def wake(self) -> None:
+        """Wake the thread; once or twice is the same."""
+        try:
+            self._gate.release()
+        except RuntimeError:
+            return
+
+
+class GroupCommit:
+    """The buffer of appended groups and the threads that wait for them."""
+
+    def __init__(self, tail: Tail, clock: Clock, options: JournalOptions, last_ts: bytes) -> None:
+        self._tail = tail
+        self._monotonic = clock.monotonic
+        self._options = options
+        self._lock = Lock()
+        self._pending: list[Group] = []
+        self._pending_records = 0
+        self._pending_bytes = 0
+        #: When the oldest buffered record came; monotonic seconds.
+        self._oldest = 0.0
+        self._leader: _Waiter | None = None
+        self._waiters: list[_Waiter] = []
+        self._callbacks: list[tuple[Ticket, Callable[[Ticket], object]]] = []
+        self._last_ts = last_ts
+        self._failure: Callable[[], StoreError] | None = None
+        self._closing = self._closed = self._full = False
+        #: Attempts on a full disk since the last success.
+        self._retries = 0
+        self._flusher: Thread | None = None
+        self._bell = Event()
+        self._armed = False
+        self._stopped = Event()
+        self.relaxed = options.durability == "relaxed"
+        self.appended = self.durable = tail.end.seq - 1
+
+    @property
+    def state(self) -> State:
+        """What can be expected of the journal now."""
+        if self._failure is not None:
+            return "failed"
+        if self._closed:
+            return "closed"
+        return "full" if self._full else "open"
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, events: list[bytes], ts: bytes, v: int, *, last: bool = False) -> Ticket:
+        """Give a group its numbers and buffer it. With `last`, nothing can be appended after it."""
+        count = len(events)
+        size = sum(map(len, events)) + 100 * count
+        options = self._options
+        while self._pending_bytes > options.buffer_bytes:
+            self.wait(self.appended)
+        with self._lock:
+            if self._closing or self._full or self._failure is not None:
+                raise self._refusal()
+            # Time never runs backwards in the log, whatever the callers' clocks did.
+            if ts < self._last_ts:
+                ts = self._last_ts
+            else:
+                self._last_ts = ts
+            first = self.appended + 1
+            self.appended += count
+            before = self._pending_records
+            if not before:
+                self._oldest = self._monotonic()
+            self._pending.append(Group(events, ts, v))
+            self._pending_records = before + count
+            self._pending_bytes += size
+            if last:
+                self._closing = True
+            elif options.flush_after_s is not None and (
+                not self._armed or before < options.flush_records <= before + count
+            ):
+                self._arm()
+        return Ticket(self, first, first + count - 1)
+
+    # --- waiting and leading ------------------------------------------------------------------------------------------
+
+    def wait(self, seq: int, timeout: float | None = None) -> None:
+        """Return when record `seq` is durable; lead if nobody does."""
+        if self.durable >= seq:
+            return
+        me = _Waiter(seq)
+        deadline = None if timeout is None else self._monotonic() + timeout
+        try:
+            while self._take_turn(me, deadline):
+                self._lead()
+                self._pass_on(me)
+        except BaseException:
+            self._pass_on(me)
+            raise
+
+    def exclusively(self, action: Callable[[Tail], None]) -> None:
+        """Run `action` while no batch is in flight; what waits meanwhile goes on afterwards."""
+        me = _Waiter(0)
+        try:
+            self._take_turn(me, None)
+            action(self._tail)
+        except SyncFailed as error:
+            self._fail(f"{error}.", error)
+            raise self._refusal() from error
+        finally:
+            self._pass_on(me)
+
+    def _take_turn(self, me: _Waiter, deadline: float | None) -> bool:
+        """Sleep until satisfied (False) or leading (True). Raises when neither will happen, or not in time."""
+        while True:
+            with self._lock:
+                if self._leader is me:
+                    return True
+                if self._is_satisfied(me):
+                    return False
+                if self._failure is not None or self._closed:
+                    raise self._refusal()
+                if self._leader is None and not self._full:
+                    self._leader = me
+                    return True
+                me.shut()
+                if me not in self._waiters:
+                    self._waiters.append(me)
+            if not me.sleep(-1 if deadline is None else max(deadline - self._monotonic(), 0)):
+                raise TimeoutError(f"record {me.seq} was not durable in time; its outcome is unknown")
+
+    def _is_satisfied(self, waiter: _Waiter) -> bool:
+        return 0 < waiter.seq <= self.durable
+
+    def _lead(self) -> None:
+        """Commit what is buffered now, as the leader."""
+        if self._options.linger_s:
+            self._stopped.wait(self._options.linger_s)
+        groups: list[Group] = []
+        count = size = 0
+        try:
+            with self._lock:
+                groups, self._pending = self._pending, []
+                count, self._pending_records = self._pending_records, 0
+                size, self._pending_bytes = self._pending_bytes, 0
+            reach("journal.leading")
+            if groups:
+                self._tail.commit(groups, count)
+            self._retries, self._full = 0, False
+        except SyncFailed as error:
+            self._tail.counters.flush_errors_total += 1
+            with suppress(OSError):  # best effort: what is cut is not acknowledged, nor is what stays
+                self._tail.cut_back()
+            self._fail(f"{error}. What was in flight is not acknowledged; reopening shows whether it is there.", error)
+        except OSError as error:
+            self._tail.counters.flush_errors_total += 1
+            self._put_back(groups, count, size)
+            self._meet_write_error(error)
+        except BaseException:
+            # Interrupted, perhaps even after the sync: if the end did not move, the batch goes back whole and its lines
+            # leave the file.
+            if self._tail.end.seq - 1 == self.durable:
+                self._put_back(groups, count, size)
+                self._cut_back_or_fail()
+            raise
+        finally:
+            if self._failure is None:
+                self.durable = self._tail.end.seq - 1
+
+    def _pass_on(self, me: _Waiter) -> None:
+        """End a turn, or the wish for one: wake the satisfied in order, and let one of the others lead.
+
+        Nobody may be stranded by whoever leaves, so this holds for leaders that succeeded, failed or were interrupted.
+        """
+        woken: list[_Waiter] = []
+        called: list[tuple[Ticket, Callable[[Ticket], object]]] = []
+        try:
+            with self._lock:
+                if me in self._waiters:
+                    self._waiters.remove(me)
+                if self._leader is me:
+                    woken = sorted(filter(self._is_satisfied, self._waiters), key=_by_seq)
+                    heirs = [waiter for waiter in self._waiters if not self._is_satisfied(waiter)]
+                    self._leader = None
+                    if heirs and not self._full and self._failure is None:
+                        # The lowest number leads next, so that who wants to be alone with the tail (0) comes first.
+                        self._leader = min(heirs, key=_by_seq)
+                        heirs.remove(self._leader)
+                        woken.append(self._leader)
+                    self._waiters = heirs
+                    called = self._settled_callbacks()
+        finally:
+            _wake(woken)
+        _call(called)
+
+    # --- when it goes wrong -------------------------------------------------------------------------------------------
+
+    def _put_back(self, groups: list[Group], count: int, size: int) -> None:
+        with self._lock:
+            self._pending[:0] = groups
+            self._pending_records += count
+            self._pending_bytes += size
+
+    def _cut_back_or_fail(self) -> bool:
+        try:
+            self._tail.cut_back()
+        except OSError as error:
+            self._fail(f"A batch could be neither written nor removed: {error}.", error)
+            return False
+        return True
+
+    def _meet_write_error(self, error: OSError) -> None:
+        """After a failed write: wait for space if that is all that lacks, else fail."""
+        if not self._cut_back_or_fail():
+            return
+        if error.errno not in _NO_SPACE:
+            self._fail(f"Writing the log failed: {error}. The batch was removed again.", error)
+        elif self._retries >= self._options.full_retries:
+            self._fail(f"The disk stayed full: {error}. Nothing that waited was written.", error, StoreFull)
+        else:
+            with self._lock:
+                self._retries += 1
+                if not self._full:
+                    self._full = True
+                    log.warning("journal.full", extra={"error": str(error), "buffered": self._pending_records})
+                self._arm()
+
+    def _fail(self, message: str, cause: BaseException, kind: type[StoreError] = StoreFailed) -> None:
+        """End the journal: everybody who waits, and every later call, is told."""
+        with self._lock:
+            if self._failure is None:
+                log.error("journal.failed", extra={"error": message})
+                self._failure = lambda: _because(kind(message), cause)
+            woken, self._waiters = self._waiters, []
+            called = self._settled_callbacks()
+        _wake(woken)
+        _call(called)
+
+    def _refusal(self) -> StoreError:
+        if self._failure is not None:
+            return self._failure()
+        if self._full and not self._closed:
+            return StoreFull(
+                "The disk is full; nothing was stored.", hint="Free some space: writing goes on by itself."
+            )
+        return StoreClosed("The journal is closed; nothing was stored.", hint="Open it again.")
+
+    def check_open(self) -> None:
+        """Raise unless the journal can still be used; a full disk does not stop readers."""
+        if self._closed or self._failure is not None:
+            raise self._refusal()
+
+    def verdict(self, seq: int) -> StoreError | None:
+        """Give the error a waiter for `seq` would get now."""
+        return self._refusal() if self.durable < seq and self.state in {"failed", "closed"} else None
+
+    # --- callbacks ----------------------------------------------------------------------------------------------------
+
+    def call_later(self, ticket: Ticket, callback: Callable[[Ticket], object]) -> bool:
+        """Keep a callback until its ticket is done, and let the flusher see to it; False if it is done already."""
+        with self._lock:
+            if ticket.done():
+                return False
+            self._callbacks.append((ticket, callback))
+            self._arm()
+        return True
+
+    def _settled_callbacks(self) -> list[tuple[Ticket, Callable[[Ticket], object]]]:
+        if not self._callbacks:
+            return []
+        settled = sorted((one for one in self._callbacks if one[0].done()), key=lambda one: one[0].last_seq)
+        self._callbacks = [one for one in self._callbacks if not one[0].done()]
+        return settled
+
+    # --- the flusher --------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Wake the flusher; called with the lock held."""
+        self._armed = True
+        if self._flusher is None:
+            self._flusher = Thread(target=self._run_flusher, name="holdfast-journal-flush", daemon=True)
+            self._flusher.start()
+        self._bell.set()
+
+    def _run_flusher(self) -> None:
+        """Flush what nobody waits for, and retry what a full disk refused."""
+        idle = 0
+        try:
+            while not self._stopped.is_set() and self._failure is None:
+                if self._full:
+                    self._stopped.wait(self._options.full_retry_s)
+                else:
+                    self._bell.wait(self._options.flush_after_s if idle < _IDLE_TICKS else None)
+                    self._bell.clear()
+                idle = 0 if self._flush_if_due() else idle + 1
+                if idle >= _IDLE_TICKS:
+                    with self._lock:
+                        # Only with an empty buffer: an append that saw the flusher armed did not ring.
+                        self._armed = bool(self._pending)
+                        idle = 0 if self._armed else idle
+        except BaseException as error:  # noqa: BLE001 - top of a thread: without it, records nobody waits for would stay
+            self._fail(f"The flushing thread died: {error!r}.", error)
+
+    def _flush_if_due(self) -> bool:
+        """Lead one batch if its time has come; True while there is anything buffered."""
+        me = _Waiter(self.appended)
+        with self._lock:
+            if not self._pending:
+                return False
+            if self._leader is not None or not self._is_due():
+                return True
+            self._leader = me
+        try:
+            self._lead()
+        finally:
+            self._pass_on(me)
+        return True
+
+    def _is_due(self) -> bool:
+        after = self._options.flush_after_s
+        return (
+            self._full
+            or bool(self._callbacks)
+            or self._pending_records >= self._options.flush_records
+            or (after is not None and self._monotonic() - self._oldest >= after)
+        )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Refuse everything from now on; whoever still waits is told."""
+        with self._lock:
+            self._closing = self._closed = True
+            woken, self._waiters = self._waiters, []
+            called = self._settled_callbacks()
+            flusher = self._flusher
+        self._stopped.set()
+        self._bell.set()
+        _wake(woken)
+        _call(called)
+        if flusher is not None:
+            flusher.join(timeout=10)
+
+    def abandon_in_child(self) -> None:
+        """In a forked child: closed, without touching a lock some other thread may have held at the fork."""
+        self._lock = Lock()
+        self._waiters, self._callbacks, self._pending = [], [], []
+        self._flusher = self._leader = None
+        self._closing = self._closed = True
+
+
+def _by_seq(waiter: _Waiter) -> int:
+    return waiter.seq
+
+
+def _wake(waiters: list[_Waiter]) -> None:
+    try:
+        for waiter in waiters:
+            waiter.wake()
+    except BaseException:
+        for waiter in waiters:  # interrupted in between: the rest must be woken all the same
+            waiter.wake()
+        raise
+
+
+def _because(error: StoreError, cause: BaseException) -> StoreError:
+    error.__cause__ = cause
+    return error
+
+
+def _call(callbacks: list[tuple[Ticket, Callable[[Ticket], object]]]) -> None:
+    for ticket, callback in callbacks:
+        try:
+            callback(ticket)
+        except Exception:  # users' code: one bad callback must not take the others' acknowledgement
+            log.exception("journal.callback", extra={"seq": ticket.last_seq})

@@ -1,0 +1,388 @@
+"""The journal's face. Thin: each promise is kept in the module named after it."""
+
+from __future__ import annotations
+
+import errno
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import LogMissing, NotFound, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
+from holdfast.journal import places, snapshots
+from holdfast.journal.commit import GroupCommit, Ticket
+from holdfast.journal.fs import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
+from holdfast.journal.fs import Lock as FileLock
+from holdfast.journal.migrations import check_event_version, migrate_event
+from holdfast.journal.opening import open_log, take_lock
+from holdfast.journal.options import JournalOptions
+from holdfast.journal.records import Record, decode, encode_events, stamp
+from holdfast.journal.scan import BadRecord, Run, runs
+from holdfast.journal.segments import Segment, Segments
+from holdfast.journal.snapshots import BadSnapshot, Header
+from holdfast.journal.stats import Counters, JournalStats, report
+from holdfast.journal.survey import Survey, damaged, damaged_at, survey
+from holdfast.journal.tail import Tail
+
+_CLOSED = b'{"type":"journal:closed"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The state to begin with: what the newest usable snapshot says, or nothing."""
+
+    #: The last record the state includes; reading goes on after it. 0 without a snapshot.
+    seq: int
+    header: Header | None
+    #: Table and record, as JSON, in the order they were written; to be consumed once.
+    records: Iterator[tuple[str, bytes]]
+
+
+class Journal:
+    """A log of events with snapshots. Safe to share between threads; made by `open` only."""
+
+    def __init__(
+        self,
+        root: str,
+        fs: FS,
+        *,
+        clock: Clock,
+        options: JournalOptions,
+        found: Survey,
+        lock: FileLock | None = None,
+    ) -> None:
+        """Take over what opening found; without a lock, only for reading."""
+        self._root = root
+        self._fs = fs
+        self._clock = clock
+        self._options = options
+        self._found = found
+        self._lock = lock
+        self._segments = Segments(found.segments)
+        self._ending = Lock()
+        self._closed = False
+        #: Nothing has to be said at closing while the log still ends with the last closing.
+        self._opened_at = found.end.seq - 1 if found.closed else -1
+        self._tail: Tail | None = None
+        self._commit: GroupCommit | None = None
+        self._counters = Counters(replay_records=found.scanned)
+        self._holder: dict[str, object] = {}
+        if lock is not None:
+            self._tail = Tail(
+                fs, self._segments, found.end, segment_bytes=options.segment_bytes, monotonic=clock.monotonic
+            )
+            self._counters = self._tail.counters
+            self._commit = GroupCommit(self._tail, clock, options, found.last_ts)
+            _open_journals.add(self)
+
+    # --- opening and closing ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        fs: FS | None = None,
+        clock: Clock | None = None,
+        options: JournalOptions | None = None,
+        readonly: bool = False,
+    ) -> Self:
+        """Open the journal at `path`, or make it; recover what a crash left.
+
+        With `readonly` no lock is taken and nothing is changed: it reads up to the last complete valid group. With
+        `fs`, `path` is used in messages only.
+
+        Raises StoreLocked, StoreReadOnly, StoreFull, StoreFailed, JournalDamaged, SnapshotDamaged, LogMissing, TooNew,
+        NoPath, MigrationFailed; and NotFound if there is nothing to read.
+        """
+        root, options, clock = str(path), options or JournalOptions(), clock or SystemClock()
+        with _telling(root):
+            fs = fs or _files(root, options, create=not readonly)
+            if readonly:
+                return cls(root, fs, clock=clock, options=options, found=_look(fs, options, root))
+            began = clock.monotonic()
+            lock, holder = take_lock(fs, options, clock, root)
+            try:
+                found = open_log(fs, options, clock, root)
+                journal = cls(root, fs, clock=clock, options=options, found=found, lock=lock)
+            except BaseException:
+                lock.release()
+                raise
+            journal._holder = holder
+            journal._counters.replay_seconds = clock.monotonic() - began
+            return journal
+
+    def close(self) -> None:
+        """Flush, note the closing, sync, release the lock. Once is enough; more does no harm."""
+        with self._ending:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._commit is not None and self._commit.state in {"open", "full"}:
+                    self._say_goodbye(self._commit)
+            finally:
+                if self._commit is not None and self._tail is not None:
+                    self._commit.stop()
+                    with suppress(OSError):  # everything acknowledged was synced; closing adds nothing to it
+                        self._tail.close()
+                if self._lock is not None:
+                    self._lock.release()
+
+    def _say_goodbye(self, commit: GroupCommit) -> None:
+        commit.wait(commit.appended)
+        if commit.appended != self._opened_at:
+            ticket = commit.append([_CLOSED], stamp(self._clock.now()), 1, last=True)
+            commit.wait(ticket.last_seq)
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def note_url(self, url: str) -> None:
+        """Write into the lock where this process can be reached, for whoever finds it taken."""
+        if self._lock is not None:
+            self._holder["url"] = url
+            self._lock.rewrite(msgspec.json.encode(self._holder))
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, events: Iterable[object], *, ts: datetime, v: int = 1) -> Ticket:
+        """Append one atomic group: structs, mappings, or JSON objects as bytes. It is buffered, not durable yet.
+
+        Raises InvalidValue or RecordTooLarge before anything is buffered; StoreFull, StoreFailed, StoreClosed,
+        StoreReadOnly if the journal takes nothing.
+
+        >>> ticket = journal.append([{"type": "x:hello"}], ts=now)  # doctest: +SKIP
+        >>> ticket.wait()  # doctest: +SKIP
+        """
+        return self._writable().append(encode_events(events), stamp(ts), v)
+
+    def flush(self) -> int:
+        """Make all that was appended so far durable; gives the last durable number."""
+        commit = self._writable()
+        commit.wait(commit.appended)
+        return commit.durable
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """32 hex digits that name this journal."""
+        return self._found.identity.id
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest record still in the log."""
+        return self._segments.all[0].first
+
+    @property
+    def durable_seq(self) -> int:
+        """The last record that is durable; 0 if there is none."""
+        return self._commit.durable if self._commit is not None else self._found.end.seq - 1
+
+    def load(self) -> Loaded:
+        """Give the newest usable snapshot, as it was found when the journal was opened."""
+        self._check_open()
+        header = self._found.snapshot
+        if header is None:
+            return Loaded(0, None, iter(()))
+        if self._found.migrated is not None:
+            return Loaded(header.seq, header, _document_records(self._found.migrated))
+        return Loaded(header.seq, header, self._snapshot_records(header.seq))
+
+    def _snapshot_records(self, seq: int) -> Iterator[tuple[str, bytes]]:
+        with _telling(self._root):
+            try:
+                for table, rows in snapshots.read(self._fs, seq)[1]:
+                    for row in rows:
+                        yield table, row
+            except BadSnapshot as error:
+                raise damaged(
+                    self._root, snapshots.path_of(seq), f"it changed since it was verified: {error}"
+                ) from error
+
+    def read(self, after: int = 0) -> Iterator[Record]:
+        """Yield the durable records with a number above `after`, verified, up to the end as it is now.
+
+        Raises LogMissing if they were compacted away (see `first_seq`), JournalDamaged at a line that is not right.
+        """
+        self._check_open()
+        return self._records(after + 1, self.durable_seq)
+
+    def _records(self, seq: int, stop: int) -> Iterator[Record]:
+        with _telling(self._root):
+            missed: Segment | None = None
+            while seq <= stop:
+                segment, end = self._reach(seq)
+                try:
+                    for run in runs(self._fs, segment, segment.mark_before(seq), end):
+                        yield from self._decoded(segment, run, seq, stop)
+                        seq = max(seq, run.end.seq)
+                        if seq > stop:
+                            break
+                except FileNotFoundError:
+                    # Compaction replaced the segment after we looked it up; if it still stands in the list, it is gone.
+                    if missed is segment:
+                        raise
+                    missed = segment
+                except BadRecord as bad:
+                    raise damaged_at(self._root, bad) from bad
+
+    def _reach(self, seq: int) -> tuple[Segment, int | None]:
+        """Find the segment that holds a durable record, and the byte up to which it may be read."""
+        while True:
+            segment = self._segments.holding(seq)
+            if segment is None:
+                raise LogMissing(
+                    f"{self._root}: records {seq} to {self.first_seq - 1} were compacted away; nothing was read.",
+                    hint="Begin with the snapshot, or with the first record still there.",
+                    first=self.first_seq,
+                )
+            end = self._found.end if self._tail is None else self._tail.end
+            if segment is not self._segments.last:
+                if segment in self._segments.all:
+                    return segment, None
+            # The end is read before the list is asked again: a roll changes the list first, the end after it.
+            elif end.seq > segment.first:
+                return segment, end.offset
+
+    def _decoded(self, segment: Segment, run: Run, seq: int, stop: int) -> Iterator[Record]:
+        first, version = run.start.seq, self._options.event_version
+        lines = run.lines
+        if first < seq or run.end.seq > stop + 1:
+            lines = lines[max(seq - first, 0) : stop + 1 - first]
+        record = None
+        try:
+            for line in lines:
+                record = decode(line)
+                yield record if record.v == version else self._migrated(segment, record)
+        except (msgspec.DecodeError, RecursionError) as error:
+            place = run.mark(0 if record is None else record.seq + 1 - first)
+            raise BadRecord(segment, place, f"not a record ({error})") from error
+
+    def _migrated(self, segment: Segment, record: Record) -> Record:
+        what = f"record {record.seq} in {self._root}/{segment.path}"
+        check_event_version(what, record.v, self._options)
+        event = migrate_event(what, record.raw, record.v, self._options)
+        return msgspec.structs.replace(record, raw=msgspec.Raw(event), v=self._options.event_version)
+
+    # --- figures ------------------------------------------------------------------------------------------------------
+
+    def stats(self) -> JournalStats:
+        """Give the journal's figures at this moment."""
+        sizes = [self._fs.stat(segment.path) for segment in self._segments.all]
+        commit = self._commit
+        return report(
+            self._counters,
+            log_bytes=sum(found.size for found in sizes if found is not None),
+            segments=len(sizes),
+            first_seq=self.first_seq,
+            appended_seq=self.durable_seq if commit is None else commit.appended,
+            durable_seq=self.durable_seq,
+            state=commit.state if commit is not None else "closed" if self._closed else "open",
+            durability=self._options.durability,
+        )
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._commit is not None:
+            self._commit.check_open()
+        elif self._closed:
+            raise StoreClosed("The journal is closed.", hint="Open it again.")
+
+    def _writable(self) -> GroupCommit:
+        if self._commit is None:
+            raise StoreReadOnly(f"{self._root} was opened for reading; nothing was stored.")
+        self._commit.check_open()
+        return self._commit
+
+    def _leave_to_parent(self) -> None:
+        """Be closed, in a forked child: the parent goes on writing, the child must not."""
+        self._closed = True
+        self._ending = Lock()
+        if self._commit is not None and self._tail is not None:
+            self._commit.abandon_in_child()
+            with suppress(OSError):
+                self._tail.close()
+
+
+_open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for journal in list(_open_journals):
+        journal._leave_to_parent()  # noqa: SLF001 - the fork concerns this module, not the class's users
+    _open_journals.clear()
+
+
+after_fork_in_child(_close_in_child)
+
+
+def _files(root: str, options: JournalOptions, *, create: bool) -> OsFS:
+    kind = filesystem_kind(root)
+    if options.network != "allow" and is_network(kind):
+        raise StoreFailed(
+            f"{root} lies on {kind}, a network file system, where locks and syncs promise less. Nothing was opened.",
+            hint="Use a local disk, or add ?network=allow to the URL if you accept that.",
+            kind=kind,
+        )
+    try:
+        return OsFS(root, create=create)
+    except FileNotFoundError:
+        raise NotFound(f"There is no journal at {root}.", hint="Check the path.") from None
+
+
+def _look(fs: FS, options: JournalOptions, root: str) -> Survey:
+    """Survey without a lock. A writer at work may remove a file between two looks; then it is looked at again."""
+    for _ in range(9):
+        with suppress(FileNotFoundError):
+            return _look_once(fs, options, root)
+    return _look_once(fs, options, root)
+
+
+def _look_once(fs: FS, options: JournalOptions, root: str) -> Survey:
+    identity = places.read_identity(fs, root)
+    if identity is None:
+        places.refuse_orphans(fs, root)
+        raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
+    return survey(fs, identity, options, root)
+
+
+@contextmanager
+def _telling(root: str) -> Iterator[None]:
+    """Turn what the file system says while opening or reading into an error of ours; never into an empty result."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise
+        kind = {errno.EROFS: StoreReadOnly, errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull}.get(
+            error.errno or 0, StoreFailed
+        )
+        hint = "Open it with readonly, or make the file system writable." if kind is StoreReadOnly else ""
+        raise kind(f"{root} cannot be opened or read: {error}.", hint=hint, errno=error.errno) from error
+
+
+def _document_records(document: dict[str, object]) -> Iterator[tuple[str, bytes]]:
+    state = document["state"]
+    assert isinstance(state, dict), "a migration keeps `state` an object"
+    for table, rows in state.items():
+        if table != "applied_seq":
+            for row in rows:
+                yield table, msgspec.json.encode(row)

@@ -1,0 +1,166 @@
+"""Opening for writing: take the lock, survey, recover, and hand over a log that ends in a whole, durable group.
+
+Recovery is one path for every crash: unless the journal was closed in order, the good part of the last segment is
+written to a new file, which replaces it. That cuts a torn tail, heals a missing newline and makes durable what was
+only in the page cache. Whatever was repaired is noted as a record in that same file, so cut and note are there
+together or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from contextlib import suppress
+from datetime import datetime
+from pathlib import PurePath
+from socket import gethostname
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import StoreLocked
+from holdfast.journal import bak, places, segments, snapshots
+from holdfast.journal.fs import FS, Lock, LockHeld, process_id, write_all
+from holdfast.journal.options import JournalOptions
+from holdfast.journal.records import Group, build, stamp
+from holdfast.journal.scan import CHUNK, reading
+from holdfast.journal.segments import Mark, Segment
+from holdfast.journal.survey import Cut, Survey, survey
+
+log = logging.getLogger(__name__)
+
+#: Drafts of ours that a crash can leave, by folder. Other names are never touched.
+_DRAFTS = {
+    "": re.compile(r"(journal\.json|log\.bak|snapshot\.bak)\.tmp"),
+    segments.FOLDER: re.compile(r"[0-9]{20}-[0-9a-f]{8}\.jsonl\.tmp"),
+    snapshots.FOLDER: re.compile(r"[0-9]{20}\.json\.zst\.tmp"),
+}
+
+
+def take_lock(fs: FS, options: JournalOptions, clock: Clock, root: str) -> tuple[Lock, dict[str, object]]:
+    """Become the only writer; gives the lock and what was written into it."""
+    holder: dict[str, object] = {
+        "pid": process_id(),
+        "host": gethostname(),
+        "program": options.program or PurePath(sys.argv[0] or "python").name,
+        "started_at": stamp(clock.now()).decode(),
+    }
+    try:
+        return fs.lock(places.LOCK, msgspec.json.encode(holder)), holder
+    except LockHeld as held:
+        raise StoreLocked(
+            f"{root} is in use by {_describe(held.holder)}. Nothing was changed.",
+            hint="Stop that process, or use a store that many processes may write, such as sqlite:.",
+            holder=held.holder.decode(errors="replace"),
+        ) from None
+
+
+def _describe(holder: bytes) -> str:
+    try:
+        found = msgspec.json.decode(holder, type=dict[str, object])
+    except (ValueError, RecursionError):
+        return "another process"
+    since = (
+        f"pid {found.get('pid')} ({found.get('program')}) on host {found.get('host')} since {found.get('started_at')}"
+    )
+    return f"{since}, serving {found['url']}" if "url" in found else since
+
+
+def open_log(fs: FS, options: JournalOptions, clock: Clock, root: str) -> Survey:
+    """Find or make the journal, and bring it into order. The lock is held by the caller."""
+    identity = places.read_identity(fs, root)
+    if identity is None:
+        places.refuse_orphans(fs, root)
+        identity, segment = places.create(fs, clock.now())
+        return Survey(identity, segments=[segment], end=segment.marks[0])
+    found = survey(fs, identity, options, root)
+    recover(fs, found, clock.now(), root)
+    return found
+
+
+def recover(fs: FS, found: Survey, now: datetime, root: str) -> None:
+    """Do what the survey found necessary. A crash at any step leaves what the next survey finds necessary again."""
+    notes = [_note_snapshot(seq, reason) for seq, reason in found.damaged]
+    if found.cut is not None:
+        bak.keep_bytes(fs, "log", [(found.cut.segment.path, found.cut.place.offset)])
+        notes.append(_note_cut(found.cut))
+    if notes or found.unended or not found.closed:
+        rewrite(fs, found, notes, now)
+    for seq, _ in found.damaged:
+        bak.keep_file(fs, "snapshot", snapshots.path_of(seq))
+    for segment in found.leftovers:
+        fs.unlink(segment.path)
+    if found.leftovers:
+        fs.sync_dir(segments.FOLDER)
+    # A snapshot renamed by a process that died may have a name in the cache only.
+    fs.sync_dir(snapshots.FOLDER)
+    remove_drafts(fs)
+    for note in notes:
+        log.warning("journal.repaired", extra={"root": root, **note})
+
+
+def rewrite(fs: FS, found: Survey, notes: list[dict[str, object]], now: datetime) -> None:
+    """Replace the last segment by its good part, with a record for each repair behind it; moves the survey's end."""
+    segment, end = found.segments[-1], found.end
+    draft = f"{segment.path}.tmp"
+    with suppress(FileNotFoundError):
+        fs.unlink(draft)
+    handle = fs.open(draft, "create")
+    try:
+        with reading(fs, segment.path) as source:
+            at, stop = 0, end.offset - found.unended
+            while at < stop:
+                chunk = fs.read(source, min(CHUNK, stop - at), at)
+                at += len(chunk)
+                write_all(fs, handle, chunk)
+        if found.unended:
+            write_all(fs, handle, b"\n")
+        if notes:
+            ts = max(stamp(now), found.last_ts)
+            lines, chain = build([Group([msgspec.json.encode(note) for note in notes], ts, 1)], end.seq, end.chain)
+            write_all(fs, handle, lines)
+            found.end = Mark(end.seq + len(notes), end.offset + len(lines), chain)
+            found.last_line = lines.split(b"\n")[-2]
+        fs.sync(handle, metadata=True)
+    finally:
+        fs.close(handle)
+    fs.rename(draft, segment.path)
+    fs.sync_dir(segments.FOLDER)
+    found.unended = False
+
+
+def remove_drafts(fs: FS) -> None:
+    """Delete the leftovers of writes that a crash cut short: our own names only, regular files only."""
+    for folder, pattern in _DRAFTS.items():
+        for name in fs.listdir(folder):
+            path = f"{folder}/{name}" if folder else name
+            if pattern.fullmatch(name) and (found := fs.stat(path)) is not None and found.kind == "file":
+                fs.unlink(path)
+
+
+def _note_cut(cut: Cut) -> dict[str, object]:
+    return repaired(cut.segment, cut.place, cut.size, f"torn tail: {cut.reason}", "log.bak")
+
+
+def repaired(segment: Segment, place: Mark, size: int, reason: str, backup: str) -> dict[str, object]:
+    """Describe a cut as the event that stays in the log."""
+    return {
+        "type": "journal:repaired",
+        "file": segment.path,
+        "offset": place.offset,
+        "bytes": size,
+        "reason": reason,
+        "backup": backup,
+    }
+
+
+def _note_snapshot(seq: int, reason: str) -> dict[str, object]:
+    return {
+        "type": "journal:repaired",
+        "file": snapshots.path_of(seq),
+        "offset": 0,
+        "bytes": 0,
+        "reason": f"damaged snapshot: {reason}",
+        "backup": "snapshot.bak",
+    }
