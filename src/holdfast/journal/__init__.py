@@ -26,10 +26,11 @@ What is acknowledged is never lost, damage is never skipped, and nothing here ha
 own in what it gives back: the same files give the same records.
 """
 
+from holdfast.journal.checkpoints import Checkpoint
 from holdfast.journal.commit import Ticket
 from holdfast.journal.journal import Journal, Loaded
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import Record
 from holdfast.journal.stats import JournalStats
 
-__all__ = ["Journal", "JournalOptions", "JournalStats", "Loaded", "Record", "Ticket"]
+__all__ = ["Checkpoint", "Journal", "JournalOptions", "JournalStats", "Loaded", "Record", "Ticket"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,7 @@ import msgspec
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import LogMissing, NotFound, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
 from holdfast.journal import places, snapshots
+from holdfast.journal.checkpoints import Checkpoint, Checkpoints, Copy
 from holdfast.journal.commit import GroupCommit, Ticket
 from holdfast.journal.fs import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
 from holdfast.journal.fs import Lock as FileLock
@@ -73,6 +74,7 @@ class Journal:
         self._opened_at = found.end.seq - 1 if found.closed else -1
         self._tail: Tail | None = None
         self._commit: GroupCommit | None = None
+        self._checkpoints: Checkpoints | None = None
         self._counters = Counters(replay_records=found.scanned)
         self._holder: dict[str, object] = {}
         if lock is not None:
@@ -81,6 +83,19 @@ class Journal:
             )
             self._counters = self._tail.counters
             self._commit = GroupCommit(self._tail, clock, options, found.last_ts)
+            newest = found.snapshot.seq if found.snapshot else 0
+            self._checkpoints = Checkpoints(
+                root,
+                fs,
+                identity=found.identity,
+                commit=self._commit,
+                log_segments=self._segments,
+                clock=clock,
+                options=options,
+                counters=self._counters,
+                newest=newest,
+                log_bytes=found.scanned_bytes,
+            )
             _open_journals.add(self)
 
     # --- opening and closing ------------------------------------------------------------------------------------------
@@ -138,6 +153,8 @@ class Journal:
                     self._lock.release()
 
     def _say_goodbye(self, commit: GroupCommit) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.finish()
         commit.wait(commit.appended)
         if commit.appended != self._opened_at:
             ticket = commit.append([_CLOSED], stamp(self._clock.now()), 1, last=True)
@@ -177,6 +194,33 @@ class Journal:
         commit = self._writable()
         commit.wait(commit.appended)
         return commit.durable
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, copy: Callable[[], Copy], *, wait: bool = False) -> Checkpoint:
+        """Make a snapshot of what `copy()`, called here and now, returns; then let the log get shorter.
+
+        The rest runs in the background; with `wait` this returns when it is done, or raises what stopped it. While one
+        runs, another call gets its handle and takes no copy.
+        """
+        return self._keeper().start(copy, wait=wait)
+
+    def checkpoint_due(self, *, closing: bool = False) -> bool:
+        """Tell whether enough was appended since the last snapshot to make another, or to make one before closing."""
+        return self._keeper().is_due(closing=closing)
+
+    def truncate_before(self, seq: int) -> int:
+        """Drop records below `seq`, as far as whole files allow it; gives the bytes freed.
+
+        Raises WouldLoseData for records that two verified snapshots do not cover; nothing is dropped then.
+        """
+        with _telling(self._root):
+            return self._keeper().truncate_before(seq)
+
+    def _keeper(self) -> Checkpoints:
+        self._writable()
+        assert self._checkpoints is not None, "whoever may write has one"
+        return self._checkpoints
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -58,8 +58,9 @@ class Survey:
     #: The last line lacks its newline.
     unended: bool = False
     cut: Cut | None = None
-    #: Records read on the way.
+    #: Records and bytes read on the way.
     scanned: int = 0
+    scanned_bytes: int = 0
 
     @property
     def closed(self) -> bool:
@@ -172,6 +173,7 @@ def _scan(fs: FS, options: JournalOptions, root: str, found: Survey, segment: Se
             if ends:
                 whole, found.last_line = run.mark(ends), run.lines[ends - 1]
             found.scanned += len(run.lines)
+            found.scanned_bytes += run.end.offset - run.start.offset
             found.unended, read = run.unended, run.end
     except BadRecord as bad:
         if not last or not is_torn(fs, bad):
