@@ -1,3 +1,37 @@
-"""Holdfast: crash-safe background jobs, cron and durable workflows for Python."""
+"""Holdfast: crash-safe background jobs, cron and durable workflows for Python.
+
+Public names are resolved when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+    from holdfast.errors import HoldfastError
+    from holdfast.stores.opening import open_store
 
 __version__ = "0.1.0"
+
+__all__ = ["Engine", "HoldfastError", "open_store"]
+
+_HOMES = {
+    "Engine": "holdfast.engine.engine",
+    "HoldfastError": "holdfast.errors",
+    "open_store": "holdfast.stores.opening",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from where it lives."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return [*__all__, "__version__"]

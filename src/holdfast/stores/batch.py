@@ -38,17 +38,19 @@ class BatchTables(Tables):
         mark, first, ts = len(self._undo), self.seq + 1, max(now, self.ts)
         try:
             for seq, event in enumerate(events, start=first):
-                self.apply(event, Stamp(seq, ts))
+                for kind, key, record in fold(self, event, Stamp(seq, ts)):
+                    self._undo.append((kind, key, self.put(kind, key, record)))
             self._keep(events, first, ts)
         except BaseException:
             self._undo_to(mark)
             raise
         self.seq, self.ts = first + len(events) - 1, ts
 
-    def apply(self, event: Event, stamp: Stamp) -> None:
-        """Fold one event in."""
+    def replay(self, event: Event, stamp: Stamp) -> None:
+        """Fold one durable event in, for good."""
         for kind, key, record in fold(self, event, stamp):
-            self._undo.append((kind, key, self.put(kind, key, record)))
+            self.put(kind, key, record)
+        self.seq, self.ts = stamp
 
     def undo(self) -> None:
         """Take the whole batch back, newest first."""

@@ -1,0 +1,52 @@
+"""`holdfast bench`: what this machine gives, beside the bare limit measured in the same run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from holdfast.testing.bench import Row, machine
+
+
+@click.group()
+def bench() -> None:
+    """Measure, beside the bare limit of this machine."""
+
+
+def _where(directory: str | None) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=".holdfast-bench-", dir=directory or ".")
+
+
+def _print(title: str, rows: Iterable[Row]) -> None:
+    click.echo(f"{title}   {machine()}")
+    click.echo(Row.heading())
+    for row in rows:
+        click.echo(row.line())
+
+
+_dir = click.option("--dir", "directory", type=click.Path(exists=True), help="Where to write; default: here.")
+
+
+@bench.command()
+@_dir
+def journal(directory: str | None) -> None:
+    """Group commit, replay, snapshots: ours beside a bare loop with the same bytes and syncs."""
+    from holdfast.testing.bench import journal as measure  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        _print("journal", measure.run(Path(place)))
+
+
+@bench.command()
+@_dir
+@click.option("--jobs", type=int, default=20_000, show_default=True, help="Jobs in each measurement.")
+@click.option("--full", is_flag=True, help="Also with 1,000,000 queued jobs: cost, memory, opening. Takes minutes.")
+def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
+    """Enqueue, lease and complete on each store: ours beside the same bytes or SQL without our layers."""
+    from holdfast.testing.bench import store as measure  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        _print("store", measure.run(Path(place), jobs=jobs, full=full))

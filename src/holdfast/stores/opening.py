@@ -1,0 +1,70 @@
+"""Opening a store by its URL, the only configuration there is: `memory:`, `wal:PATH`, `sqlite:PATH`.
+
+Stores are imported when asked for, so that a program pays only for the one it uses.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from holdfast.clock import Clock
+from holdfast.errors import InvalidValue
+from holdfast.stores.protocol import Store
+
+_OPTIONS = {"network": ("refuse", "allow"), "durability": ("sync", "relaxed")}
+
+
+class StoreUrl(NamedTuple):
+    """A store's URL in its parts."""
+
+    scheme: str
+    path: str
+    #: Whether a network file system is accepted.
+    network: bool
+    #: Whether answers may leave up to 10 ms before the sync.
+    relaxed: bool
+
+
+def parse_url(url: str) -> StoreUrl:
+    """Take a URL apart. Raises InvalidValue, saying which forms there are."""
+    scheme, colon, rest = url.partition(":")
+    path, _, query = rest.partition("?")
+    if not colon or scheme not in ("memory", "wal", "sqlite"):
+        raise InvalidValue(
+            f"{url!r} is not a store URL.",
+            hint="Use memory:, wal:PATH or sqlite:PATH, for example sqlite:jobs.db.",
+            url=url,
+        )
+    if bool(path) == (scheme == "memory") or "\0" in path:
+        raise InvalidValue(f"{url!r}: {scheme}: takes {'no path' if scheme == 'memory' else 'a path'}.", url=url)
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in options.items():
+        if value not in _OPTIONS.get(name, ()):
+            raise InvalidValue(f"{url!r}: {name}={value} is not an option.", hint="There is network=allow.", url=url)
+    return StoreUrl(scheme, path, options.get("network") == "allow", options.get("durability") == "relaxed")
+
+
+def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) -> Store:
+    """Open or create the store a URL names.
+
+    Raises InvalidValue for a URL that is none, StoreError if the store cannot be opened.
+    """
+    where = parse_url(url)
+    match where.scheme:
+        case "memory":
+            from holdfast.stores.memory import MemoryStore  # noqa: PLC0415 - only what is used is imported
+
+            return MemoryStore()
+        case "wal":
+            from holdfast.journal import JournalOptions  # noqa: PLC0415 - the same
+            from holdfast.stores.wal import WalStore  # noqa: PLC0415 - the same
+
+            options = JournalOptions(
+                network="allow" if where.network else "refuse", durability="relaxed" if where.relaxed else "full"
+            )
+            return WalStore.open(where.path, clock=clock, options=options, readonly=readonly)
+        case _:
+            from holdfast.stores.sqlite import SqliteStore  # noqa: PLC0415 - the same
+
+            return SqliteStore.open(where.path, network=where.network, readonly=readonly)

@@ -1,0 +1,274 @@
+"""`wal:` — the tables of `memory:`, folded from a journal. One process, one fsync per batch.
+
+Order of a commit: decide and fold under the lock → append all groups → sync → publish. If the sync fails, the batch is
+undone before anyone can read it and the store takes no more writes; what the disk holds is known after reopening.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import BadEvent, CorruptState, InvalidValue, RecordTooLarge, StoreClosed, StoreError, StoreFailed
+from holdfast.journal import Journal, JournalOptions
+from holdfast.journal.fs import FS
+from holdfast.model.events import SCHEMA_VERSION, Event, decode_event, encode_event
+from holdfast.model.records import TABLES, Record
+from holdfast.model.times import Timestamp, moment, stamp
+from holdfast.points import reach
+from holdfast.rules.fold import Stamp
+from holdfast.rules.invariants import violations
+from holdfast.stores.batch import BatchTables
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.tables import Tables
+
+log = logging.getLogger("holdfast.stores.wal")
+
+#: Bytes an encoded event may have, so that its line with all around it stays below the journal's 16 MiB.
+MAX_EVENT: Final = 15 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """The state at one moment, for a snapshot. Records are frozen, so copying the tables is enough."""
+
+    applied_seq: int
+    tables: dict[str, Sequence[Record]]
+
+
+class WalStore:
+    """A store in one directory, held by one process."""
+
+    def __init__(self, journal: Journal, path: str) -> None:
+        """Take over an open journal; use `open`."""
+        relaxed = journal.stats().durability == "relaxed"
+        self.promises = Promises(
+            name="wal",
+            durability=Durability.RELAXED if relaxed else Durability.SYNC,
+            many_processes=False,
+            reopens=True,
+        )
+        self.journal = journal
+        self._path = path
+        self._lock = threading.RLock()
+        self._added = threading.Condition(self._lock)
+        self._tables = BatchTables()
+        self._failure: StoreError | None = None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        fs: FS | None = None,
+        clock: Clock | None = None,
+        options: JournalOptions | None = None,
+        readonly: bool = False,
+    ) -> WalStore:
+        """Open or create the store at `path`: take its lock, load the snapshot, fold the rest of the log.
+
+        Raises StoreLocked if another process has it, StoreDamaged if acknowledged data cannot be read.
+        """
+        settings = replace(options or JournalOptions(), schema_version=SCHEMA_VERSION, event_version=SCHEMA_VERSION)
+        journal = Journal.open(path, fs=fs, clock=clock, options=settings, readonly=readonly)
+        try:
+            store = cls(journal, str(path))
+            store._replay()
+        except BaseException:
+            journal.close()
+            raise
+        return store
+
+    def _replay(self) -> None:
+        """Build the tables: snapshot first, then every later record, each once and in order."""
+        tables = self._tables
+        loaded = self.journal.load()
+        for name, rows in _by_table(loaded):
+            tables.load(TABLES[name], rows)
+        tables.seq = 0 if loaded.header is None else loaded.header.seq
+        for record in self.journal.read(after=tables.seq):
+            if record.seq != tables.seq + 1:
+                raise CorruptState(
+                    f"{self._path}: record {record.seq} follows {tables.seq}. Nothing was changed.", seq=record.seq
+                )
+            event = decode_event(record.raw, seq=record.seq, file=self._path)
+            at = Stamp(record.seq, stamp(record.ts))
+            if event is not None:
+                tables.replay(event, at)
+            tables.seq, tables.ts = at
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self) -> Iterator[BatchTables]:
+        """Open a batch; left normally, it is durable."""
+        with self._lock:
+            self._demand_writable()
+            groups: list[tuple[list[bytes], Timestamp]] = []
+
+            def keep(events: Sequence[Event], first: int, ts: Timestamp) -> None:
+                del first
+                groups.append(([_encoded(event) for event in events], ts))
+
+            self._tables.begin(keep)
+            try:
+                yield self._tables
+            except BaseException:
+                self._tables.undo()
+                raise
+            if groups:
+                self._commit(groups)
+                self._added.notify_all()
+        if groups and self._is_checkpoint_due():
+            self._checkpoint()
+
+    def _commit(self, groups: list[tuple[list[bytes], Timestamp]]) -> None:
+        """Append all groups and wait until they are on disk; on failure take everything back."""
+        interruption: BaseException | None = None
+        try:
+            for events, ts in groups:
+                ticket = self.journal.append(events, ts=moment(ts), v=SCHEMA_VERSION)
+            self._demand_same_seq(ticket.last_seq)
+            reach("wal.appended")
+            try:
+                ticket.wait()
+            except StoreError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - an interrupted wait is repeated: half a commit is none
+                interruption = error
+                ticket.wait()
+        except BaseException as error:
+            self._tables.undo()
+            self._failure = (
+                error if isinstance(error, StoreError) else StoreFailed(f"{self._path}: commit interrupted.")
+            )
+            raise
+        reach("wal.synced")
+        if interruption is not None:
+            raise interruption
+
+    def _demand_same_seq(self, logged: int) -> None:
+        if logged != self._tables.seq:
+            raise CorruptState(
+                f"{self._path}: the log is at {logged}, the state at {self._tables.seq}. The store stops.", seq=logged
+            )
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[Tables]:
+        """Open a view of what is durable; writers wait while it is open."""
+        with self._lock:
+            self._demand_open()
+            yield self._tables
+
+    def feed(self, after: int) -> Iterator[Entry]:
+        """Walk the events above `after`, as far back as the log reaches."""
+        self._demand_open()
+        first = self.journal.first_seq
+        if after + 1 < first:
+            raise InvalidValue(f"after: events below {first} are only in the snapshot.", field="after")
+        for record in self.journal.read(after=after):
+            if not record.event.startswith(b'{"type":"journal:'):
+                yield Entry(record.seq, stamp(record.ts), record.raw)
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Wait for an event above `after`."""
+        with self._lock:
+            return self._added.wait_for(lambda: self._closed or self._tables.seq > after, timeout)
+
+    # --- looking after bytes ----------------------------------------------------------------------------------------
+
+    def trim(self, before: Timestamp, limit: int) -> int:
+        """Do nothing: the log is shortened by checkpoints, back to the snapshot before the last."""
+        del before, limit
+        return 0
+
+    def check(self) -> list[Finding]:
+        """Verify the journal and the invariants of the records."""
+        with self._lock:
+            self._demand_open()
+            found = [_finding(problem) for problem in self.journal.verify()]
+            found += [
+                Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(self._tables)
+            ]
+        return found
+
+    def snapshot(self) -> None:
+        """Write a snapshot now and wait for it."""
+        self._checkpoint(wait=True)
+
+    def _checkpoint(self, *, wait: bool = False) -> None:
+        with self._lock:
+            self._demand_writable()
+            checkpoint = self.journal.checkpoint(self._copy)
+        if wait:
+            checkpoint.wait()
+
+    def _is_checkpoint_due(self, *, closing: bool = False) -> bool:
+        ask = getattr(self.journal, "is_checkpoint_due", None)
+        return bool(ask(closing=closing)) if ask else False
+
+    def _copy(self) -> _Copy:
+        tables = self._tables
+        return _Copy(tables.seq, {name: list(tables.records[kind].values()) for name, kind in TABLES.items()})
+
+    def close(self) -> None:
+        """Write a snapshot if much was added, close the journal, let go of waiters."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._added.notify_all()
+            if self._failure is None and self._is_checkpoint_due(closing=True):
+                self.journal.checkpoint(self._copy, wait=True)
+        self.journal.close()
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store wal:{self._path} was closed.")
+
+    def _demand_writable(self) -> None:
+        self._demand_open()
+        if self._failure is not None:
+            raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
+
+
+def _encoded(event: Event) -> bytes:
+    raw = encode_event(event)
+    if len(raw) > MAX_EVENT:
+        raise RecordTooLarge(f"an event of {len(raw):,} bytes does not fit the log. Nothing was stored.")
+    return raw
+
+
+def _by_table(loaded: Any) -> Iterator[tuple[str, list[Record]]]:
+    """Decode a snapshot's rows, table by table."""
+    decoders = {name: msgspec.json.Decoder(kind) for name, kind in TABLES.items()}
+    rows: list[Record] = []
+    current: str | None = None
+    for name, raw in loaded.records:
+        if name != current:
+            if current is not None:
+                yield current, rows
+            current, rows = name, []
+        try:
+            rows.append(decoders[name].decode(raw))
+        except (KeyError, msgspec.MsgspecError) as problem:
+            raise BadEvent(f"the snapshot holds a row of {name!r} that cannot be read: {problem}.") from None
+    if current is not None:
+        yield current, rows
+
+
+def _finding(problem: Any) -> Finding:
+    return Finding(
+        code=problem.code, message=problem.message, file=problem.file, line=problem.line, offset=problem.offset
+    )
