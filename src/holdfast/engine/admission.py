@@ -7,7 +7,7 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model.commands import Command, Complete, Enqueue, Fail, Retry, Update
 from holdfast.model.outcomes import Refusal, refuse
-from holdfast.model.payloads import admit, admit_object
+from holdfast.model.payloads import NULL, admit, admit_object
 
 replace = msgspec.structs.replace
 
@@ -23,15 +23,15 @@ def admitted(command: Command) -> Command | Refusal:
                 )
                 return command if checked == jobs else replace(command, jobs=checked)
             case Complete(result=result, artifacts=artifacts):
-                kept = None if result is None else admit(result, "result")
-                listed = None if artifacts is None else admit(artifacts, "artifacts")
+                kept = admit(result, "result")
+                listed = admit(artifacts, "artifacts")
                 same = kept == result and listed == artifacts
                 return command if same else replace(command, result=kept, artifacts=listed)
-            case Fail(details=details) if details is not None:
+            case Fail(details=details) if details != NULL:
                 return replace(command, details=admit(details, "details"))
-            case Update(changes=changes) if isinstance(changes.params, msgspec.Raw):
+            case Update(changes=changes) if changes.params != NULL:
                 return replace(command, changes=replace(changes, params=admit_object(changes.params)))
-            case Retry(params=params) if params is not None:
+            case Retry(params=params) if params != NULL:
                 return replace(command, params=admit_object(params))
             case _:
                 return command

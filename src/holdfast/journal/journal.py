@@ -239,6 +239,11 @@ class Journal:
         """The last record that is durable; 0 if there is none."""
         return self._commit.durable if self._commit is not None else self._found.end.seq - 1
 
+    @property
+    def last_ts(self) -> str:
+        """The time of the last record found when the journal was opened, 27 characters; empty if there is none."""
+        return self._found.last_ts.decode()
+
     def load(self) -> Loaded:
         """Give the newest usable snapshot, as it was found when the journal was opened."""
         self._check_open()

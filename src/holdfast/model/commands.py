@@ -12,6 +12,7 @@ import msgspec
 from holdfast.model.events import JobChanges
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
+from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp
 
 
@@ -93,8 +94,8 @@ class Complete(Order, frozen=True, kw_only=True, tag="complete"):
 
     job_id: JobId
     token: Token
-    result: msgspec.Raw | None = None
-    artifacts: msgspec.Raw | None = None
+    result: msgspec.Raw = NULL
+    artifacts: msgspec.Raw = NULL
     exit_code: int | None = None
 
 
@@ -105,7 +106,7 @@ class Fail(Order, frozen=True, kw_only=True, tag="fail"):
     token: Token
     error: str
     error_kind: Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_result"] = "exception"
-    details: msgspec.Raw | None = None
+    details: msgspec.Raw = NULL
     exit_code: int | None = None
     #: The handler's own choice of delay.
     retry_after_s: float | None = None
@@ -184,8 +185,8 @@ class Retry(Order, frozen=True, kw_only=True, tag="retry"):
 
     job_id: JobId
     new_job_id: JobId
-    #: Other parameters than those of the last run.
-    params: msgspec.Raw | None = None
+    #: Other parameters than those of the last run; NULL for the same.
+    params: msgspec.Raw = NULL
     priority: int | None = None
 
 

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, Job, JobStatus
+from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp
 
 
@@ -83,8 +84,8 @@ class JobCompleted(Fact, frozen=True, kw_only=True, tag="job:completed"):
 
     job_id: JobId
     token: Token
-    result: msgspec.Raw | None = None
-    artifacts: msgspec.Raw | None = None
+    result: msgspec.Raw = NULL
+    artifacts: msgspec.Raw = NULL
     exit_code: int | None = None
 
 
@@ -96,7 +97,7 @@ class JobFailed(Fact, frozen=True, kw_only=True, tag="job:failed"):
     error: str
     error_kind: str
     to: JobStatus
-    details: msgspec.Raw | None = None
+    details: msgspec.Raw = NULL
     exit_code: int | None = None
     #: With `to` QUEUED: when and where it waits for the next attempt.
     not_before: Timestamp | None = None
@@ -151,7 +152,8 @@ class JobDead(Fact, frozen=True, kw_only=True, tag="job:dead"):
 class JobChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """New values for fields that may change while a job is QUEUED. What is unset stays."""
 
-    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    #: NULL leaves them.
+    params: msgspec.Raw = NULL
     queue: str | msgspec.UnsetType = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
     not_before: Timestamp | msgspec.UnsetType | None = msgspec.UNSET
@@ -167,8 +169,8 @@ class JobChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     def given(self) -> dict[str, object]:
         """Give the fields that are set, by name."""
-        names = self.__struct_fields__
-        return {name: value for name in names if (value := getattr(self, name)) is not msgspec.UNSET}
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not msgspec.UNSET and value != NULL}
 
 
 class JobUpdated(Fact, frozen=True, kw_only=True, tag="job:updated"):

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.ids import JobId, RunId, Token
+from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp
 
 
@@ -169,7 +170,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     traceparent: str | None = None
     cancel_requested_at: Timestamp | None = None
     cancel_reason: str | None = None
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = NULL
     #: The last error.
     error: str | None = None
     #: First lease.
@@ -207,9 +208,9 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error: str | None = None
     #: exception, timeout, exit, fatal, bad_params, bad_result or lost.
     error_kind: str | None = None
-    details: msgspec.Raw | None = None
+    details: msgspec.Raw = NULL
     #: One word: snoozed, released, gave_up, cancelled, buried, expired, timeout, restart, deadline, clock_jump.
     reason: str | None = None
     log_path: str | None = None
-    artifacts: msgspec.Raw | None = None
-    progress: msgspec.Raw | None = None
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL

@@ -16,6 +16,8 @@ import msgspec
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
 
+#: No payload, and the payload None: one and the same. (msgspec cannot decode `Raw | None`.)
+NULL = msgspec.Raw(b"null")
 #: Bytes of one payload inside a record. Larger content belongs beside the record.
 MAX_BYTES = 1 << 20
 #: Levels of nesting.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.errors import InvalidOperation, InvalidValue, JobNotFound
 from holdfast.model.commands import (
     Bury,
@@ -31,6 +29,7 @@ from holdfast.model.events import (
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, KeyScope
 from holdfast.model.outcomes import CancelAnswer, Changed, Done
+from holdfast.model.payloads import NULL
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.rules.decision import Decision, answer, deny
 from holdfast.rules.order import FAR, GAP, back, place, rank_of
@@ -93,7 +92,7 @@ def decide_update(state: State, command: Update) -> Decision:
     if job.status is not JobStatus.QUEUED:
         return _not_so(job, "edited")
     changes = command.changes
-    if isinstance(changes.params, msgspec.Raw) and job.started_at is not None:
+    if changes.params != NULL and job.started_at is not None:
         return deny(
             InvalidOperation,
             f"job {job.job_id} was leased before; its parameters are frozen. Nothing was changed.",

@@ -10,6 +10,7 @@ from holdfast.model.events import JobCreated
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, RetryKind
 from holdfast.model.outcomes import Enqueued, Submitted
+from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp, later, seconds_between
 from holdfast.rules.decision import Decision, answer, deny
 from holdfast.rules.keys import holder
@@ -97,7 +98,9 @@ def _not_retryable(state: State, old: Job) -> Decision | None:
 
 def _again(state: State, old: Job, command: Retry, now: Timestamp) -> Job:
     last = state.last_run(old.job_id)
-    params = command.params or (last.params_snapshot if last is not None else old.params)
+    params = last.params_snapshot if last is not None else old.params
+    if command.params != NULL:
+        params = command.params
     priority = old.priority if command.priority is None else command.priority
     rank = rank_of(priority)
     window = old.key_hold is KeyHold.WINDOW and old.key_until is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.errors import StoreDamaged, StoreError
-from holdfast.stores.opening import open_store, parse_url
+from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import Finding
 
 

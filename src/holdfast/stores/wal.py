@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import BadEvent, CorruptState, InvalidValue, RecordTooLarge, StoreClosed, StoreError, StoreFailed
-from holdfast.journal import Journal, JournalOptions
+from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS
 from holdfast.model.events import SCHEMA_VERSION, Event, decode_event, encode_event
 from holdfast.model.records import TABLES, Record
@@ -94,7 +94,7 @@ class WalStore:
         loaded = self.journal.load()
         for name, rows in _by_table(loaded):
             tables.load(TABLES[name], rows)
-        tables.seq = 0 if loaded.header is None else loaded.header.seq
+        tables.seq = loaded.seq
         for record in self.journal.read(after=tables.seq):
             if record.seq != tables.seq + 1:
                 raise CorruptState(
@@ -105,6 +105,7 @@ class WalStore:
             if event is not None:
                 tables.replay(event, at)
             tables.seq, tables.ts = at
+        tables.ts = Timestamp(self.journal.last_ts)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class WalStore:
             if groups:
                 self._commit(groups)
                 self._added.notify_all()
-        if groups and self._is_checkpoint_due():
+        if groups and self.journal.checkpoint_due():
             self._checkpoint()
 
     def _commit(self, groups: list[tuple[list[bytes], Timestamp]]) -> None:
@@ -214,10 +215,6 @@ class WalStore:
         if wait:
             checkpoint.wait()
 
-    def _is_checkpoint_due(self, *, closing: bool = False) -> bool:
-        ask = getattr(self.journal, "is_checkpoint_due", None)
-        return bool(ask(closing=closing)) if ask else False
-
     def _copy(self) -> _Copy:
         tables = self._tables
         return _Copy(tables.seq, {name: list(tables.records[kind].values()) for name, kind in TABLES.items()})
@@ -229,7 +226,7 @@ class WalStore:
                 return
             self._closed = True
             self._added.notify_all()
-            if self._failure is None and self._is_checkpoint_due(closing=True):
+            if self._failure is None and self.journal.checkpoint_due(closing=True):
                 self.journal.checkpoint(self._copy, wait=True)
         self.journal.close()
 
@@ -250,7 +247,7 @@ def _encoded(event: Event) -> bytes:
     return raw
 
 
-def _by_table(loaded: Any) -> Iterator[tuple[str, list[Record]]]:
+def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
     """Decode a snapshot's rows, table by table."""
     decoders = {name: msgspec.json.Decoder(kind) for name, kind in TABLES.items()}
     rows: list[Record] = []
