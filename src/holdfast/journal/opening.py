@@ -93,8 +93,9 @@ def recover(fs: FS, found: Survey, now: datetime, root: str) -> None:
         fs.unlink(segment.path)
     if found.leftovers:
         fs.sync_dir(segments.FOLDER)
-    # A snapshot renamed by a process that died may have a name in the cache only.
+    # A snapshot, or journal.json itself, renamed by a process that died may have a name in the cache only.
     fs.sync_dir(snapshots.FOLDER)
+    fs.sync_dir("")
     remove_drafts(fs)
     for note in notes:
         log.warning("journal.repaired", extra={"root": root, **note})
