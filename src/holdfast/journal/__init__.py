@@ -31,6 +31,7 @@ from holdfast.journal.commit import Ticket
 from holdfast.journal.journal import Journal, Loaded
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import Record
+from holdfast.journal.repair import Plan, Problem
 from holdfast.journal.stats import JournalStats
 
-__all__ = ["Checkpoint", "Journal", "JournalOptions", "JournalStats", "Loaded", "Record", "Ticket"]
+__all__ = ["Checkpoint", "Journal", "JournalOptions", "JournalStats", "Loaded", "Plan", "Problem", "Record", "Ticket"]

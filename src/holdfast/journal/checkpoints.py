@@ -28,6 +28,7 @@ from holdfast.errors import InvalidValue, SnapshotDamaged, WouldLoseData
 from holdfast.journal import snapshots
 from holdfast.journal.commit import GroupCommit
 from holdfast.journal.compaction import drop_before, place_of
+from holdfast.journal.failures import told
 from holdfast.journal.fs import FS
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.places import Identity
@@ -181,7 +182,8 @@ class Checkpoints:
         try:
             if checkpoint.seq > self._newest:
                 self._make(checkpoint.seq, copy.tables)
-        except BaseException as error:  # noqa: BLE001 - top of a thread: whatever it was, it arrives at the handle
+        except BaseException as failure:  # noqa: BLE001 - top of a thread: whatever it was, it arrives at the handle
+            error = told(self._root, "a checkpoint", failure) if isinstance(failure, OSError) else failure
             self._counters.checkpoint_failures_total += 1
             self._counters.checkpoint_failures_in_row += 1
             log.warning("journal.checkpoint_failed", extra={"seq": checkpoint.seq, "error": repr(error)})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,16 +15,18 @@ from typing import Self
 import msgspec
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import LogMissing, NotFound, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
+from holdfast.errors import LogMissing, NotFound, StoreClosed, StoreFailed, StoreReadOnly
 from holdfast.journal import places, snapshots
 from holdfast.journal.checkpoints import Checkpoint, Checkpoints, Copy
 from holdfast.journal.commit import GroupCommit, Ticket
+from holdfast.journal.failures import telling
 from holdfast.journal.fs import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
 from holdfast.journal.fs import Lock as FileLock
 from holdfast.journal.migrations import check_event_version, migrate_event
 from holdfast.journal.opening import open_log, take_lock
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import Record, decode, encode_events, stamp
+from holdfast.journal.repair import Plan, Problem, check, plan
 from holdfast.journal.scan import BadRecord, Run, runs
 from holdfast.journal.segments import Segment, Segments
 from holdfast.journal.snapshots import BadSnapshot, Header
@@ -119,7 +120,7 @@ class Journal:
         NoPath, MigrationFailed; and NotFound if there is nothing to read.
         """
         root, options, clock = str(path), options or JournalOptions(), clock or SystemClock()
-        with _telling(root):
+        with telling(root, "opening"):
             fs = fs or _files(root, options, create=not readonly)
             if readonly:
                 return cls(root, fs, clock=clock, options=options, found=_look(fs, options, root))
@@ -205,7 +206,7 @@ class Journal:
         """
         return self._keeper().start(copy, wait=wait)
 
-    def checkpoint_due(self, *, closing: bool = False) -> bool:
+    def is_checkpoint_due(self, *, closing: bool = False) -> bool:
         """Tell whether enough was appended since the last snapshot to make another, or to make one before closing."""
         return self._keeper().is_due(closing=closing)
 
@@ -214,7 +215,7 @@ class Journal:
 
         Raises WouldLoseData for records that two verified snapshots do not cover; nothing is dropped then.
         """
-        with _telling(self._root):
+        with telling(self._root, "compaction"):
             return self._keeper().truncate_before(seq)
 
     def _keeper(self) -> Checkpoints:
@@ -255,7 +256,7 @@ class Journal:
         return Loaded(header.seq, header, self._snapshot_records(header.seq))
 
     def _snapshot_records(self, seq: int) -> Iterator[tuple[str, bytes]]:
-        with _telling(self._root):
+        with telling(self._root, "reading"):
             try:
                 for table, rows in snapshots.read(self._fs, seq)[1]:
                     for row in rows:
@@ -274,7 +275,7 @@ class Journal:
         return self._records(after + 1, self.durable_seq)
 
     def _records(self, seq: int, stop: int) -> Iterator[Record]:
-        with _telling(self._root):
+        with telling(self._root, "reading"):
             missed: Segment | None = None
             while seq <= stop:
                 segment, end = self._reach(seq)
@@ -329,6 +330,39 @@ class Journal:
         check_event_version(what, record.v, self._options)
         event = migrate_event(what, record.raw, record.v, self._options)
         return msgspec.structs.replace(record, raw=msgspec.Raw(event), v=self._options.event_version)
+
+    # --- looking after it ---------------------------------------------------------------------------------------------
+
+    def verify(self) -> list[Problem]:
+        """Read everything up to the durable end and list what is wrong; changes nothing."""
+        self._check_open()
+        return check(self._fs, self._root, self._options, self._found.end if self._tail is None else self._tail.end)
+
+    @staticmethod
+    def check(path: str | Path, *, fs: FS | None = None, options: JournalOptions | None = None) -> list[Problem]:
+        """List everything that is wrong with the journal at `path`; takes no lock and changes nothing.
+
+        Raises NotFound if there is none.
+        """
+        options = options or JournalOptions()
+        return check(fs or _files(str(path), options, create=False), str(path), options)
+
+    @staticmethod
+    def plan_repair(
+        path: str | Path,
+        *,
+        fs: FS | None = None,
+        options: JournalOptions | None = None,
+        accept_snapshot: bool = False,
+    ) -> Plan:
+        """Find out what a repair would keep and lose; `apply()` on the result does it.
+
+        With `accept_snapshot` a log that does not reach its snapshot is given up for it. Raises what no repair can
+        mend.
+        """
+        options = options or JournalOptions()
+        fs = fs or _files(str(path), options, create=False)
+        return plan(fs, str(path), options, accept_snapshot=accept_snapshot)
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
@@ -411,21 +445,6 @@ def _look_once(fs: FS, options: JournalOptions, root: str) -> Survey:
         places.refuse_orphans(fs, root)
         raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
     return survey(fs, identity, options, root)
-
-
-@contextmanager
-def _telling(root: str) -> Iterator[None]:
-    """Turn what the file system says while opening or reading into an error of ours; never into an empty result."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, TimeoutError):
-            raise
-        kind = {errno.EROFS: StoreReadOnly, errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull}.get(
-            error.errno or 0, StoreFailed
-        )
-        hint = "Open it with readonly, or make the file system writable." if kind is StoreReadOnly else ""
-        raise kind(f"{root} cannot be opened or read: {error}.", hint=hint, errno=error.errno) from error
 
 
 def _document_records(document: dict[str, object]) -> Iterator[tuple[str, bytes]]:

@@ -8,6 +8,7 @@ together or not at all.
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import sys
@@ -21,7 +22,7 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import StoreLocked
 from holdfast.journal import bak, places, segments, snapshots
-from holdfast.journal.fs import FS, Lock, LockHeld, process_id, write_all
+from holdfast.journal.fs import FS, Handle, Lock, LockHeld, process_id, write_all
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import Group, build, stamp
 from holdfast.journal.scan import CHUNK, reading
@@ -93,6 +94,8 @@ def recover(fs: FS, found: Survey, now: datetime, root: str) -> None:
         fs.unlink(segment.path)
     if found.leftovers:
         fs.sync_dir(segments.FOLDER)
+    if fs.stat(snapshots.FOLDER) is None:
+        fs.mkdir(snapshots.FOLDER)
     # A snapshot, or journal.json itself, renamed by a process that died may have a name in the cache only.
     fs.sync_dir(snapshots.FOLDER)
     fs.sync_dir("")
@@ -109,12 +112,7 @@ def rewrite(fs: FS, found: Survey, notes: list[dict[str, object]], now: datetime
         fs.unlink(draft)
     handle = fs.open(draft, "create")
     try:
-        with reading(fs, segment.path) as source:
-            at, stop = 0, end.offset - found.unended
-            while at < stop:
-                chunk = fs.read(source, min(CHUNK, stop - at), at)
-                at += len(chunk)
-                write_all(fs, handle, chunk)
+        _copy(fs, segment.path, handle, end.offset - found.unended)
         if found.unended:
             write_all(fs, handle, b"\n")
         if notes:
@@ -131,9 +129,23 @@ def rewrite(fs: FS, found: Survey, notes: list[dict[str, object]], now: datetime
     found.unended = False
 
 
+def _copy(fs: FS, path: str, target: Handle, size: int) -> None:
+    """Copy the first `size` bytes of a file; if that is none, the file need not be there."""
+    at = 0
+    while at < size:
+        with reading(fs, path) as source:
+            while chunk := fs.read(source, min(CHUNK, size - at), at):
+                at += len(chunk)
+                write_all(fs, target, chunk)
+        if at < size:
+            raise OSError(errno.EIO, "the file ends before what was verified of it", path)
+
+
 def remove_drafts(fs: FS) -> None:
     """Delete the leftovers of writes that a crash cut short: our own names only, regular files only."""
     for folder, pattern in _DRAFTS.items():
+        if fs.stat(folder) is None:
+            continue
         for name in fs.listdir(folder):
             path = f"{folder}/{name}" if folder else name
             if pattern.fullmatch(name) and (found := fs.stat(path)) is not None and found.kind == "file":

@@ -87,5 +87,7 @@ class Segments:
 
 def find(fs: FS) -> list[Segment]:
     """List the segments by name, in order. Names of other forms are left alone."""
+    if fs.stat(FOLDER) is None:
+        return []
     found = (_NAME.fullmatch(name) for name in fs.listdir(FOLDER))
     return [Segment(int(name[1]), int(name[2], 16)) for name in found if name]

@@ -93,6 +93,8 @@ def path_of(seq: int) -> str:
 
 def find(fs: FS) -> list[int]:
     """List the snapshots by their number, newest first. Names of other forms are left alone."""
+    if fs.stat(FOLDER) is None:
+        return []
     found = (_NAME.fullmatch(name) for name in fs.listdir(FOLDER))
     return sorted((int(name[1]) for name in found if name), reverse=True)
 
