@@ -22,14 +22,15 @@ NULL = msgspec.Raw(b"null")
 MAX_BYTES = 1 << 20
 #: Levels of nesting.
 MAX_DEPTH = 64
-#: Characters of an error text; longer ones lose their middle.
+#: Bytes of an error text; longer ones lose their middle.
 MAX_ERROR = 16 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 #: Could be an integer beyond 64 bits: worth the slow look.
 _LONG_NUMBER = re.compile(rb"\d{19}")
-_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+#: Brackets, and texts whole, so that brackets inside them do not count. Possessive: a long text costs no memory.
+_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def pack(value: Any, field: str = "params") -> msgspec.Raw:
@@ -37,8 +38,11 @@ def pack(value: Any, field: str = "params") -> msgspec.Raw:
 
     Raises InvalidValue for anything JSON cannot give back as it was, PayloadTooLarge beyond MAX_BYTES.
     """
-    _walk(value, field, 1)
-    return _within(_encode(value), field)
+    _walk(value, field, 0)
+    try:
+        return _within(_encode(value), field)
+    except TypeError:  # a subclass of a plain type, or a mapping that is no dict
+        raise InvalidValue(f"{field}: a value in it is not JSON; only plain types come back.", field=field) from None
 
 
 def admit(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
@@ -68,12 +72,13 @@ def admit_object(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Ra
 
 
 def shorten_error(text: str) -> str:
-    """Make an error text storable: lone surrogates escaped, the middle cut beyond MAX_ERROR characters."""
-    text = text.encode("utf-8", "backslashreplace").decode()
-    if len(text) <= MAX_ERROR:
-        return text
-    half = MAX_ERROR // 2 - 20
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters cut …\n{text[-half:]}"
+    """Make an error text storable: lone surrogates escaped, the middle cut beyond MAX_ERROR bytes."""
+    raw = text.encode("utf-8", "backslashreplace")
+    if len(raw) <= MAX_ERROR:
+        return raw.decode()
+    half = MAX_ERROR // 2 - 32  # leaves room for the line between the halves
+    head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
+    return f"{head}\n… {len(raw) - 2 * half} bytes cut …\n{tail}"
 
 
 def _within(raw: bytes, field: str) -> msgspec.Raw:
@@ -123,9 +128,7 @@ def _parse(raw: bytes, field: str) -> Any:
 
 
 def _walk(value: Any, field: str, depth: int) -> None:
-    """Refuse what JSON would change on the way there or back."""
-    if depth > MAX_DEPTH:
-        raise _too_deep(field)
+    """Refuse what JSON would change on the way there or back; `depth` counts the brackets around the value."""
     match value:
         case None | bool():
             return
@@ -133,10 +136,12 @@ def _walk(value: Any, field: str, depth: int) -> None:
             _refuse_surrogates(value, field)
         case int():
             if not -(1 << 63) <= value < 1 << 63:
-                raise InvalidValue(f"{field}: the integer {value:.3e} does not fit 64 bits.", field=field)
+                raise InvalidValue(f"{field}: an integer of {value.bit_length()} bits exceeds 64 bits.", field=field)
         case float():
             if not math.isfinite(value):
                 raise InvalidValue(f"{field}: {value} is not JSON.", field=field)
+        case Mapping() | list() if depth == MAX_DEPTH:
+            raise _too_deep(field)
         case Mapping():
             for name, inner in value.items():
                 if not isinstance(name, str):

@@ -14,8 +14,11 @@ from holdfast.errors import InvalidValue
 #: A moment as fixed-width UTC text. Compare with <, <=, ==.
 Timestamp = NewType("Timestamp", str)
 
-#: Later than everything; also what sums that leave the calendar become.
+#: Ends of the calendar; sums that leave it become these.
 FOREVER = Timestamp("9999-12-31T23:59:59.999999Z")
+FIRST = Timestamp("0001-01-01T00:00:00.000000Z")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def stamp(moment: datetime) -> Timestamp:
@@ -29,11 +32,12 @@ def moment(when: Timestamp) -> datetime:
 
 
 def later(when: Timestamp, seconds: float) -> Timestamp:
-    """Give the moment `seconds` after `when` (before it, if negative), at most FOREVER."""
+    """Give the moment `seconds` after `when` (before it, if negative), within the calendar."""
     try:
         return stamp(moment(when) + timedelta(seconds=seconds))
     except OverflowError:
-        return FOREVER
+        # Never the other end: a limit far in the past must not become one that nothing is older than.
+        return FOREVER if seconds > 0 else FIRST
 
 
 def seconds_between(earlier: Timestamp, after: Timestamp) -> float:
@@ -43,7 +47,7 @@ def seconds_between(earlier: Timestamp, after: Timestamp) -> float:
 
 def milliseconds(when: Timestamp) -> int:
     """Give the whole milliseconds since 1970."""
-    return int(moment(when).timestamp() * 1000)
+    return (moment(when) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def parse_timestamp(text: str, field: str) -> Timestamp:
@@ -53,11 +57,11 @@ def parse_timestamp(text: str, field: str) -> Timestamp:
     """
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise InvalidValue(f"{field}: {text!r} is not a time such as 2026-01-06T10:15:30Z.", field=field)
-    return stamp(found)
+        if found.tzinfo is not None:
+            return stamp(found)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidValue(f"{field}: {text!r:.80} is not a time such as 2026-01-06T10:15:30Z.", field=field)
 
 
 def is_timestamp(text: str) -> bool:

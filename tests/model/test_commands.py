@@ -1,0 +1,61 @@
+"""Commands are data: each survives being sent."""
+
+import msgspec
+import pytest
+
+from holdfast.model import commands as c
+from holdfast.model.events import JobChanges
+from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
+
+RAW = msgspec.Raw(b'{"a":1}')
+HELD = {"job_id": "j", "token": 7}
+EVERY = [
+    c.Enqueue(
+        cmd="c",
+        actor="me",
+        jobs=(
+            c.NewJob(job_id="j", job_type="t", params=RAW),
+            c.NewJob(
+                job_id="k",
+                job_type="t",
+                params=RAW,
+                key="x",
+                key_scope=KeyScope.QUEUE,
+                key_hold=KeyHold.WINDOW,
+                key_window_s=5,
+                retry_mode=RetryMode.CHAIN,
+                backoff=Backoff(jitter=0),
+                on_conflict="replace",
+            ),
+        ),
+    ),
+    c.Lease(worker_id="w", queues=("a", "b"), job_types=("t",), n=3, lease_s=5, session_id="s"),
+    c.Extend(**HELD, lease_s=10),
+    c.Complete(**HELD, result=RAW, artifacts=RAW, exit_code=0),
+    c.Fail(**HELD, error="e", error_kind="timeout", retry_after_s=1),
+    c.Snooze(**HELD, delay_s=1),
+    c.GiveUp(**HELD, reason="r"),
+    c.Release(**HELD, begun=True, given_back=True),
+    c.Cancel(job_id="j", force=True),
+    c.Bury(job_id="j", reason="r"),
+    c.Update(job_id="j", changes=JobChanges(not_before=None, priority=3)),
+    c.Move(job_id="j", to="first"),
+    c.Normalize(queue="q"),
+    c.Retry(job_id="j", new_job_id="k", params=RAW, priority=0),
+    c.PauseQueue(queue="q", reason="r"),
+    c.ResumeQueue(queue="q"),
+    c.PauseDispatch(reason="r"),
+    c.ResumeDispatch(),
+    c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
+    c.EndSessions(session_id="s"),
+    c.Prune(retention=c.Retention(done_s=1), limit=5),
+]
+
+
+def test_every_command_is_exercised_here():
+    assert [type(command) for command in EVERY] == list(c.Command.__args__)
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda command: type(command).__name__)
+def test_a_command_sent_and_received_is_the_same_command(command):
+    assert msgspec.json.decode(msgspec.json.encode(command), type=c.Command) == command

@@ -1,0 +1,96 @@
+"""The event union: every event survives encoding, what is not one is refused, foreign ones are left alone."""
+
+import msgspec
+import pytest
+
+from holdfast.errors import BadEvent, UnknownEvent
+from holdfast.model import events as ev
+from holdfast.model.jobs import Backoff, Job, JobStatus
+from holdfast.model.times import Timestamp
+
+NOW = Timestamp("2026-01-01T00:00:00.000000Z")
+HELD = {"job_id": "j", "token": 7}
+
+EVERY = [
+    ev.JobCreated(job=Job("j", "t", msgspec.Raw(b'{"a":1}'), NOW, tags={"k": "v"}, backoff=Backoff(jitter=0))),
+    ev.LeaseGranted(**HELD, run_id="r", run_no=1, worker_id="w", lease_expires_at=NOW),
+    ev.LeaseExtended(**HELD, lease_expires_at=NOW),
+    ev.LeaseExpired(**HELD, reason="timeout", counted=True, to=JobStatus.QUEUED),
+    ev.LeaseReleased(**HELD, begun=False, to=JobStatus.QUEUED, given_back=True),
+    ev.JobCompleted(**HELD, result=msgspec.Raw(b"[1]"), exit_code=0),
+    ev.JobFailed(**HELD, error="e", error_kind="exception", to=JobStatus.FAILED, successor="j2"),
+    ev.JobSnoozed(**HELD, not_before=NOW, to=JobStatus.QUEUED, position=0),
+    ev.JobCancelRequested(job_id="j", reason="r"),
+    ev.JobCancelled(job_id="j", token=7, gave_up=True),
+    ev.JobSkipped(job_id="j", run_id="r", reason="expired"),
+    ev.JobDead(job_id="j", reason="r"),
+    ev.JobUpdated(job_id="j", changes=ev.JobChanges(params=msgspec.Raw(b"{}"), not_before=None, tags=None), rank=0),
+    ev.JobMoved(job_id="j", position=-50),
+    ev.JobPruned(job_id="j"),
+    ev.QueuePaused(namespace="", queue="q", reason="r"),
+    ev.QueueResumed(namespace="", queue="q"),
+    ev.QueueNormalized(namespace="", queue="q", rank=0),
+    ev.DispatchPaused(reason="r"),
+    ev.DispatchResumed(),
+    ev.KeyDropped(namespace="", unique_key="task t k"),
+    ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
+    ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
+]
+
+
+def test_every_kind_of_event_is_exercised_here():
+    assert [type(event) for event in EVERY] == list(ev.Event.__args__)
+
+
+@pytest.mark.parametrize("event", EVERY, ids=lambda event: type(event).__name__)
+def test_an_event_written_and_read_is_the_same_event(event):
+    raw = ev.encode_event(event)
+    assert ev.decode_event(raw, seq=1, file="f") == event
+    assert ev.decode_event(msgspec.Raw(raw), seq=1, file="f") == event
+    assert b"\n" not in raw
+
+
+def test_types_are_nouns_and_past_tense_verbs_and_unique():
+    tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
+    assert len(set(tags)) == len(tags)
+    assert all(
+        noun in {"job", "lease", "queue", "dispatch", "key", "command"} for noun, _ in (tag.split(":") for tag in tags)
+    )
+
+
+def test_an_unknown_type_is_refused_and_named():
+    with pytest.raises(UnknownEvent, match="job:teleported") as caught:
+        ev.decode_event(b'{"type":"job:teleported"}', seq=12, file="log")
+    assert caught.value.facts == {"file": "log", "seq": 12}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"type":"job:moved","job_id":"j"}',  # a field is missing
+        b'{"type":"job:moved","job_id":"j","position":"1"}',  # a field is mistyped
+        b'{"type":"lease:expired","job_id":"j","token":1,"reason":"x","counted":true,"to":"ASLEEP"}',
+        b'{"job_id":"j"}',  # no type
+        b'{"type":7}',
+        b"[]",
+        b"",
+        b"\xff",
+        b'{"type":"job:moved"',
+        b"[" * 100_000,
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_placed(raw):
+    with pytest.raises(BadEvent) as caught:
+        ev.decode_event(raw, seq=3, file="log")
+    assert caught.value.facts == {"file": "log", "seq": 3}
+
+
+@pytest.mark.parametrize("kind", ["x:note", "journal:opened"])
+def test_events_of_foreign_namespaces_are_left_alone(kind):
+    assert ev.decode_event(b'{"type":"%s","whatever":[1]}' % kind.encode(), seq=1, file="f") is None
+
+
+def test_changes_tell_unset_from_none():
+    changes = ev.JobChanges(not_before=None, priority=0)
+    assert changes.given() == {"not_before": None, "priority": 0}
+    assert ev.JobChanges().given() == {}
