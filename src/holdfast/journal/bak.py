@@ -33,11 +33,9 @@ def keep_bytes(fs: FS, kind: Kind, sources: Iterable[Source]) -> str:
         fs.sync(handle, metadata=True)
     finally:
         fs.close(handle)
-    if fs.stat(path) is not None and _is_same(fs, path, draft):
-        fs.unlink(draft)
-    else:
+    if fs.stat(path) is None or not _is_same(fs, path, draft):
         _shift(fs, kind)
-        fs.rename(draft, path)
+    fs.rename(draft, path)
     fs.sync_dir("")
     return path
 

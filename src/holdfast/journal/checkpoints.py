@@ -207,7 +207,6 @@ class Checkpoints:
         reach("journal.checkpoint.copied")
         grown = self._counters.bytes_written_total
         written = self._write(header, tables)
-        self._fs.sync_dir(snapshots.FOLDER)
         previous, self._newest = self._newest, seq
         self._verified.add(seq)
         self._bytes_before = grown
@@ -227,7 +226,7 @@ class Checkpoints:
             raise damaged_at(self._root, bad) from bad
 
     def _write(self, header: Header, tables: Mapping[str, Iterable[object]]) -> Written:
-        """Do steps 3 to 6."""
+        """Do steps 3 to 7."""
         path = snapshots.path_of(header.seq)
         draft = f"{path}.tmp"
         with suppress(FileNotFoundError):
@@ -240,6 +239,12 @@ class Checkpoints:
         except BaseException:
             with suppress(OSError):  # the first failure is the one to tell; opening removes what stays
                 self._fs.unlink(draft)
+            raise
+        try:
+            self._fs.sync_dir(snapshots.FOLDER)
+        except OSError:
+            with suppress(OSError):  # a name that shows now and may vanish: nobody must take it for a snapshot
+                self._fs.unlink(path)
             raise
         return written
 

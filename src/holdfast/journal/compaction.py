@@ -18,21 +18,35 @@ from holdfast.journal.segments import FOLDER, Mark, Segment, Segments
 def drop_before(fs: FS, log: Segments, seq: int) -> int:
     """Remove records below `seq`, as far as it pays; gives the bytes freed. Raises BadRecord, then nothing is gone."""
     freed = 0
+    shorter: Segment | None = None
     doomed = [segment for segment, following in pairwise(log.all) if following.first <= seq]
     boundary = log.all[len(doomed)]
     if boundary is not log.last and boundary.first < seq:
         size, place = size_of(fs, boundary.path), place_of(fs, boundary, seq)
         if place.offset * 2 > size:
-            log.replace(boundary, _copy_from(fs, boundary, place))
+            shorter = _copy_from(fs, boundary, place)
+            log.replace(boundary, shorter)
             doomed.append(boundary)
             freed -= size - place.offset
     for segment in doomed:
-        freed += size_of(fs, segment.path)
-        log.replace(segment)
-        fs.unlink(segment.path)
-        # One by one: of several unsynced removals a power cut may undo any, and leave a hole.
-        fs.sync_dir(FOLDER)
+        freed += _remove(fs, log, segment, shorter if segment is boundary else None)
     return freed
+
+
+def _remove(fs: FS, log: Segments, segment: Segment, instead: Segment | None) -> int:
+    """Remove a segment, whose place `instead` has taken, if anything has; gives its size."""
+    log.replace(segment)
+    try:
+        found = fs.stat(segment.path)
+        if found is not None:
+            fs.unlink(segment.path)
+    except BaseException:
+        # It is still there, so it is still the oldest: to drop later ones before it would leave a hole.
+        log.put_back(segment, instead)
+        raise
+    # One by one: of several unsynced removals a power cut may undo any, and leave a hole.
+    fs.sync_dir(FOLDER)
+    return 0 if found is None else found.size
 
 
 def place_of(fs: FS, segment: Segment, seq: int) -> Mark:

@@ -7,6 +7,7 @@ without a log, is never taken for a fresh start.
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -75,13 +76,25 @@ def create(fs: FS, now: datetime) -> tuple[Identity, Segment]:
     """Make a new journal: directories, the first segment, then the file that says it is whole."""
     identity = Identity(FORMAT, uuid.uuid4().hex, stamp(now).decode())
     for folder in FOLDERS:
-        if fs.stat(folder) is None:
-            fs.mkdir(folder)
+        _remove_unfinished(fs, folder)
+        fs.mkdir(folder)
     fs.sync_dir("")
-    for name in fs.listdir(segments.FOLDER):
-        fs.unlink(f"{segments.FOLDER}/{name}")  # empty, of a creation that was cut short; named after another id
     segment = Segment(1, first_chain(identity.id))
     fs.close(fs.open(segment.path, "create"))
     fs.sync_dir(segments.FOLDER)
-    atomic_write(fs, IDENTITY, msgspec.json.encode(identity) + b"\n")
+    try:
+        atomic_write(fs, IDENTITY, msgspec.json.encode(identity) + b"\n")
+    except OSError:
+        # Renamed, but the sync of its directory failed: a name that shows now and may vanish must not be built upon.
+        with suppress(OSError):
+            fs.unlink(IDENTITY)
+        raise
     return identity, segment
+
+
+def _remove_unfinished(fs: FS, folder: str) -> None:
+    """Remove what a creation that was cut short left; made anew, its names can be made durable."""
+    if fs.stat(folder) is not None:
+        for name in fs.listdir(folder):
+            fs.unlink(f"{folder}/{name}")
+        fs.rmdir(folder)

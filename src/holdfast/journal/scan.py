@@ -8,7 +8,7 @@ Opening, reading, compaction, checking and repair all read through `runs`. It yi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from zlib import crc32
 
@@ -65,7 +65,8 @@ def reading(fs: FS, path: str) -> Iterator[Handle]:
     try:
         yield handle
     finally:
-        fs.close(handle)
+        with suppress(OSError):  # it was only read: all that closing could tell was told by the reads
+            fs.close(handle)
 
 
 def size_of(fs: FS, path: str) -> int:

@@ -84,6 +84,11 @@ class Segments:
                 kept for kept in (new if segment is old else segment for segment in self.all) if kept is not None
             )
 
+    def put_back(self, segment: Segment, instead: Segment | None) -> None:
+        """Make `segment` the oldest again, in the place of `instead` if that is given."""
+        with self._mutex:
+            self.all = (segment, *(kept for kept in self.all if kept is not instead))
+
 
 def find(fs: FS) -> list[Segment]:
     """List the segments by name, in order. Names of other forms are left alone."""

@@ -7,6 +7,7 @@ has to do; what no recovery may decide is raised, with file, line, offset and th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,8 +65,8 @@ class Survey:
 
     @property
     def closed(self) -> bool:
-        """The journal was closed in order, and nothing followed."""
-        return bool(self.last_line) and is_closing(self.last_line)
+        """The journal was closed in order, and nothing followed, not even a new segment."""
+        return self.end.offset > 0 and is_closing(self.last_line)
 
     @property
     def last_ts(self) -> bytes:
@@ -127,7 +128,11 @@ def _walk_log(fs: FS, options: JournalOptions, root: str, found: Survey) -> None
             if segment.first < end.seq and index < len(listed) - 1 and last_place(fs, segment) == end[::2]:
                 found.leftovers.append(segment)
                 continue
-            raise _gap(root, segment, end)
+            if index > begin or not _is_covered_twice(fs, found.identity, base, segment.first - 1):
+                raise _gap(root, segment, end)
+            # A removal that a power cut undid: what lies before the gap had been dropped for good reason.
+            found.leftovers += found.segments
+            found.segments = []
         found.segments.append(segment)
         if index < begin:
             end = _end_by_tail(fs, root, segment)
@@ -138,6 +143,18 @@ def _walk_log(fs: FS, options: JournalOptions, root: str, found: Survey) -> None
         raise log_missing(root, f"the log ends at record {found.end.seq - 1}", base)
     if not found.last_line and len(found.segments) > 1:
         found.last_line = last_line(fs, found.segments[-2])
+
+
+def _is_covered_twice(fs: FS, identity: Identity, base: int, seq: int) -> bool:
+    """Tell whether, beside the snapshot in use, another one includes all records up to `seq`."""
+    if seq > base:
+        return False
+    for other in snapshots.find(fs):
+        if seq <= other < base:
+            with suppress(BadSnapshot):
+                verify_snapshot(fs, other, identity)
+                return True
+    return False
 
 
 def _refuse_missing_start(root: str, found: Survey, listed: list[Segment], base: int) -> None:
