@@ -43,8 +43,9 @@ class Tables:
         #: Jobs with a `not_before` that are among the ready ones all the same.
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
-        #: By namespace, in the order of creation; and who has which status.
+        #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
+        #: Who has which status; the QUEUED ones stand in their queues already.
         self._by_status: dict[tuple[str, JobStatus], set[JobId]] = {}
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
         self._runs: dict[JobId, tuple[Run, ...]] = {}
@@ -81,12 +82,14 @@ class Tables:
     def load(self, kind: type[Record], records: Iterable[Record]) -> None:
         """Fill an empty table, indexing everything at once."""
         table = self.records[kind]
-        table.update((key_of(record), record) for record in records)
         if kind is Job:
-            self._index_jobs(cast("Iterable[Job]", table.values()))
-        else:
-            for record in table.values():
-                self._index(record)
+            jobs = cast("Iterable[Job]", records)
+            table.update({job.job_id: job for job in jobs})
+            self._index_jobs(table.values())
+            return
+        for record in records:
+            table[key_of(record)] = record
+            self._index(record)
 
     def _index_jobs(self, jobs: Iterable[Job]) -> None:
         """Index many jobs by sorting once, which is several times faster than placing each."""
@@ -96,12 +99,19 @@ class Tables:
         for job in jobs:
             if job.status is JobStatus.QUEUED:
                 queue = (job.not_before is not None, (job.namespace, job.queue))
-                places.setdefault(queue, []).append(place(job))
+                found = places.get(queue)
+                if found is None:
+                    found = places[queue] = []
+                found.append(place(job))
             for lane, when in _dues(job):
                 dues.setdefault(lane, []).append((when, job.job_id))
-            created.setdefault(job.namespace, []).append((job.created_at, job.job_id))
+            listed = created.get(job.namespace)
+            if listed is None:
+                listed = created[job.namespace] = []
+            listed.append((job.created_at, job.job_id))
             self._count(job, 1)
-            self._link(job)
+            if job.retry_of is not None:
+                self._link(job)
         for (held_back, queue_key), keys in places.items():
             (self._held_back if held_back else self._ready)[queue_key] = OrderedSet(keys)
         for lane, due_keys in dues.items():
@@ -182,6 +192,8 @@ class Tables:
             self._counts[name] = total
         else:
             self._counts.pop(name, None)
+        if job.status is JobStatus.QUEUED:
+            return
         having = self._by_status.get((job.namespace, job.status))
         if having is None:
             having = self._by_status[job.namespace, job.status] = set()
@@ -318,16 +330,28 @@ class Tables:
             return []
         keys: Iterable[DueKey] = order.walk(query.before or (_BEYOND,), backwards=True)
         if query.status is not None:
-            having = self._by_status.get((query.namespace, query.status), set())
-            if len(having) <= FEW:
+            few = self._few(query.namespace, query.status)
+            if few is not None:
                 # Sorting a few is faster than passing by the many that have another status.
-                few = sorted(((self._job(job_id).created_at, job_id) for job_id in having), reverse=True)
-                keys = (key for key in few if query.before is None or key < query.before)
-            else:
-                keys = (key for key in keys if key[1] in having)
+                having = sorted(((self._job(job_id).created_at, job_id) for job_id in few), reverse=True)
+                keys = (key for key in having if query.before is None or key < query.before)
         jobs = (self._job(key[1]) for key in keys)
-        wanted = (job for job in jobs if query.queue in (None, job.queue) and query.job_type in (None, job.job_type))
+        wanted = (
+            job
+            for job in jobs
+            if query.status in (None, job.status)
+            and query.queue in (None, job.queue)
+            and query.job_type in (None, job.job_type)
+        )
         return list(islice(wanted, query.limit))
+
+    def _few(self, namespace: str, status: JobStatus) -> Sequence[str] | None:
+        """Give the jobs of a status if they are few, else None."""
+        if status is not JobStatus.QUEUED:
+            having = self._by_status.get((namespace, status), set())
+            return list(having) if len(having) <= FEW else None
+        lanes = [keys for lane in (self._ready, self._held_back) for name, keys in lane.items() if name[0] == namespace]
+        return [key[3] for keys in lanes for key in keys] if sum(map(len, lanes)) <= FEW else None
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""

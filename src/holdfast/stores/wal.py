@@ -6,6 +6,7 @@ undone before anyone can read it and the store takes no more writes; what the di
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ from holdfast.clock import Clock
 from holdfast.errors import BadEvent, CorruptState, InvalidValue, RecordTooLarge, StoreClosed, StoreError, StoreFailed
 from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS
-from holdfast.model.events import SCHEMA_VERSION, Event, decode_event, encode_event
+from holdfast.model.events import SCHEMA_VERSION, Event, JobCreated, decode_event, encode_event
+from holdfast.model.jobs import Job
 from holdfast.model.records import TABLES, Record
 from holdfast.model.times import Timestamp, moment, stamp
 from holdfast.points import reach
@@ -90,11 +92,21 @@ class WalStore:
 
     def _replay(self) -> None:
         """Build the tables: snapshot first, then every later record, each once and in order."""
-        tables = self._tables
+        # A million new records would make the collector walk them again and again, and none of them is garbage.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._fold_journal(self._tables)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _fold_journal(self, tables: BatchTables) -> None:
         loaded = self.journal.load()
         for name, rows in _by_table(loaded):
             tables.load(TABLES[name], rows)
         tables.seq = loaded.seq
+        shared = _Shared()
         for record in self.journal.read(after=tables.seq):
             if record.seq != tables.seq + 1:
                 raise CorruptState(
@@ -102,6 +114,8 @@ class WalStore:
                 )
             event = decode_event(record.raw, seq=record.seq, file=self._path)
             at = Stamp(record.seq, stamp(record.ts))
+            if isinstance(event, JobCreated):
+                event = msgspec.structs.replace(event, job=shared.slim(event.job))
             if event is not None:
                 tables.replay(event, at)
             tables.seq, tables.ts = at
@@ -129,7 +143,7 @@ class WalStore:
             if groups:
                 self._commit(groups)
                 self._added.notify_all()
-        if groups and self.journal.checkpoint_due():
+        if groups and self.journal.is_checkpoint_due():
             self._checkpoint()
 
     def _commit(self, groups: list[tuple[list[bytes], Timestamp]]) -> None:
@@ -226,7 +240,7 @@ class WalStore:
                 return
             self._closed = True
             self._added.notify_all()
-            if self._failure is None and self.journal.checkpoint_due(closing=True):
+            if self._failure is None and self.journal.is_checkpoint_due(closing=True):
                 self.journal.checkpoint(self._copy, wait=True)
         self.journal.close()
 
@@ -247,9 +261,26 @@ def _encoded(event: Event) -> bytes:
     return raw
 
 
+class _Shared(dict[str, str]):
+    """Texts that many records have in common, kept once. What is decoded afresh is else kept a million times."""
+
+    def slim(self, job: Job) -> Job:
+        """Give the job without the line it was decoded from, sharing what it shares with others."""
+        if len(self) > 10_000:
+            self.clear()
+        return msgspec.structs.replace(
+            job,
+            params=job.params.copy(),
+            job_type=self.setdefault(job.job_type, job.job_type),
+            queue=self.setdefault(job.queue, job.queue),
+            created_at=Timestamp(self.setdefault(job.created_at, job.created_at)),
+        )
+
+
 def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
     """Decode a snapshot's rows, table by table."""
     decoders = {name: msgspec.json.Decoder(kind) for name, kind in TABLES.items()}
+    shared = _Shared()
     rows: list[Record] = []
     current: str | None = None
     for name, raw in loaded.records:
@@ -258,7 +289,8 @@ def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
                 yield current, rows
             current, rows = name, []
         try:
-            rows.append(decoders[name].decode(raw))
+            row = decoders[name].decode(raw)
+            rows.append(shared.slim(row) if isinstance(row, Job) else row)
         except (KeyError, msgspec.MsgspecError) as problem:
             raise BadEvent(f"the snapshot holds a row of {name!r} that cannot be read: {problem}.") from None
     if current is not None:
