@@ -60,7 +60,7 @@ def _show(findings: list[Finding], output: str) -> None:
             click.echo("  ".join([finding.code, ", ".join(str(part) for part in places if part), finding.message]))
             if finding.remedy:
                 click.echo(f"    {finding.remedy}", err=True)
-        click.echo("well" if not findings else f"{len(findings)} findings", err=True)
+        click.echo(f"findings: {len(findings)}" if findings else "well", err=True)
 
 
 @store.command()

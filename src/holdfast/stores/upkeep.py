@@ -1,54 +1,58 @@
-"""Looking after a store from outside: check and repair by URL, also where it cannot be opened."""
+"""Looking after a store from outside: check and repair by URL, also where it refuses to open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Protocol
 
-from holdfast.errors import StoreDamaged, StoreError
-from holdfast.stores.opening import open_store
+from holdfast.errors import InvalidOperation, StoreDamaged
+from holdfast.journal import Journal
+from holdfast.journal.repair import Problem
+from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import Finding
+from holdfast.stores.wal import finding
 
 
-@dataclass(frozen=True)
-class RepairPlan:
+class Plan(Protocol):
     """What a repair would do, told before it is done."""
 
-    #: For people: what is damaged, what would be lost, what is kept.
-    lines: list[str]
-    #: False if there is nothing to repair.
-    is_needed: bool
-    _apply: Callable[[], list[str]] = field(default=list)
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to repair."""
+        ...
+
+    @property
+    def lines(self) -> list[str]:
+        """For people: what is damaged, what would be lost, what is kept."""
+        ...
 
     def apply(self) -> list[str]:
         """Do it; give the lines that tell what was done."""
-        return self._apply()
+        ...
 
 
 def check(url: str) -> list[Finding]:
     """Read everything and list what is wrong; a store that refuses to open is a finding, too."""
+    where = parse_url(url)
+    if where.scheme == "wal":
+        problems = Journal.check(where.path)
+        if problems:
+            return [finding(problem) for problem in problems]
     try:
         store = open_store(url, readonly=True)
     except StoreDamaged as damage:
-        return [_finding(damage)]
+        return [finding(Problem.of(damage))]
     try:
         return store.check()
     finally:
         store.close()
 
 
-def _finding(error: StoreError) -> Finding:
-    def number(name: str) -> int | None:
-        fact = error.facts.get(name)
-        return fact if isinstance(fact, int) else None
-
-    file = error.facts.get("file")
-    return Finding(
-        code=error.code,
-        message=error.message,
-        remedy=error.hint,
-        file=None if file is None else str(file),
-        line=number("line"),
-        offset=number("offset"),
-        seq=number("seq"),
-    )
+def plan_repair(url: str, *, accept_snapshot: bool = False) -> Plan:
+    """Find out what a repair would keep and lose. Raises InvalidOperation where there is none."""
+    where = parse_url(url)
+    if where.scheme != "wal":
+        raise InvalidOperation(
+            f"{where.scheme}: has no log of its own to cut back to. Nothing was changed.",
+            hint="Run `holdfast store check` to see what is damaged, and restore those records from a backup.",
+        )
+    return Journal.plan_repair(where.path, accept_snapshot=accept_snapshot)

@@ -13,14 +13,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.errors import BadEvent, CorruptState, InvalidValue, RecordTooLarge, StoreClosed, StoreError, StoreFailed
+from holdfast.errors import (
+    BadEvent,
+    CorruptState,
+    InvalidValue,
+    RecordTooLarge,
+    StoreClosed,
+    StoreError,
+    StoreFailed,
+    StoreReadOnly,
+)
 from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS
+from holdfast.journal.repair import Problem
 from holdfast.model.events import SCHEMA_VERSION, Event, JobCreated, decode_event, encode_event
 from holdfast.model.jobs import Job
 from holdfast.model.records import TABLES, Record
@@ -49,7 +59,7 @@ class _Copy:
 class WalStore:
     """A store in one directory, held by one process."""
 
-    def __init__(self, journal: Journal, path: str) -> None:
+    def __init__(self, journal: Journal, path: str, *, readonly: bool = False) -> None:
         """Take over an open journal; use `open`."""
         relaxed = journal.stats().durability == "relaxed"
         self.promises = Promises(
@@ -65,6 +75,7 @@ class WalStore:
         self._tables = BatchTables()
         self._failure: StoreError | None = None
         self._closed = False
+        self._readonly = readonly
 
     @classmethod
     def open(
@@ -83,7 +94,7 @@ class WalStore:
         settings = replace(options or JournalOptions(), schema_version=SCHEMA_VERSION, event_version=SCHEMA_VERSION)
         journal = Journal.open(path, fs=fs, clock=clock, options=settings, readonly=readonly)
         try:
-            store = cls(journal, str(path))
+            store = cls(journal, str(path), readonly=readonly)
             store._replay()
         except BaseException:
             journal.close()
@@ -210,13 +221,12 @@ class WalStore:
 
     def check(self) -> list[Finding]:
         """Verify the journal and the invariants of the records."""
+        self._demand_open()
+        found = [finding(problem) for problem in self.journal.verify()]
         with self._lock:
-            self._demand_open()
-            found = [_finding(problem) for problem in self.journal.verify()]
-            found += [
+            return found + [
                 Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(self._tables)
             ]
-        return found
 
     def snapshot(self) -> None:
         """Write a snapshot now and wait for it."""
@@ -240,7 +250,7 @@ class WalStore:
                 return
             self._closed = True
             self._added.notify_all()
-            if self._failure is None and self.journal.is_checkpoint_due(closing=True):
+            if self._failure is None and not self._readonly and self.journal.is_checkpoint_due(closing=True):
                 self.journal.checkpoint(self._copy, wait=True)
         self.journal.close()
 
@@ -250,6 +260,8 @@ class WalStore:
 
     def _demand_writable(self) -> None:
         self._demand_open()
+        if self._readonly:
+            raise StoreReadOnly(f"{self._path} was opened for reading; nothing was stored.")
         if self._failure is not None:
             raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
 
@@ -297,7 +309,6 @@ def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
         yield current, rows
 
 
-def _finding(problem: Any) -> Finding:
-    return Finding(
-        code=problem.code, message=problem.message, file=problem.file, line=problem.line, offset=problem.offset
-    )
+def finding(problem: Problem) -> Finding:
+    """Tell a problem of the journal in the words of the stores."""
+    return Finding(**msgspec.structs.asdict(problem))
