@@ -224,9 +224,8 @@ class WalStore:
         self._demand_open()
         found = [finding(problem) for problem in self.journal.verify()]
         with self._lock:
-            return found + [
-                Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(self._tables)
-            ]
+            faults = list(violations(self._tables))
+        return found + [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in faults]
 
     def snapshot(self) -> None:
         """Write a snapshot now and wait for it."""
