@@ -14,68 +14,75 @@ from holdfast.model.outcomes import Refusal, Reported
 #   STATUS          committed, something was written, the job then has that status (GONE: it is removed)
 #   =               committed, nothing was written
 #   dup             the same report again: committed, nothing was written, said so
-#   code            refused with that code, nothing was written
-#   code>STATUS     refused, and the lapsed lease it came with was ended
+#   a word          refused with the code it stands for, nothing was written
+#   word>STATUS     refused, and the lapsed lease it came with was ended
 # States: AGAIN is QUEUED after a reported failure, LOST is QUEUED after an expired lease, STOPPING is RUNNING with a
 # cancel request, LAPSED is RUNNING at the very end of its lease. DEAD lost its leases, BURIED was declared dead while
 # RUNNING, CANCELLED was cancelled while QUEUED, GAVE_UP from inside, FORCED while RUNNING.
 LIVE = """
-command        | QUEUED            | AGAIN             | LOST              | RUNNING           | STOPPING          | LAPSED
-enqueue        | =                 | =                 | =                 | =                 | =                 | =
-enqueue other  | id_reused         | id_reused         | id_reused         | id_reused         | id_reused         | id_reused
-lease          | RUNNING           | RUNNING           | RUNNING           | =                 | =                 | =
-extend         | unknown_lease     | lease_lost        | lease_lost        | RUNNING           | RUNNING           | lease_lost>QUEUED
-complete       | unknown_lease     | already_reported  | lease_lost        | COMPLETED         | COMPLETED         | lease_lost>QUEUED
-fail           | unknown_lease     | dup               | lease_lost        | QUEUED            | CANCELLED         | lease_lost>QUEUED
-fail fatal     | unknown_lease     | dup               | lease_lost        | FAILED            | CANCELLED         | lease_lost>QUEUED
-snooze         | unknown_lease     | already_reported  | lease_lost        | QUEUED            | CANCELLED         | lease_lost>QUEUED
-give up        | unknown_lease     | already_reported  | lease_lost        | CANCELLED         | CANCELLED         | lease_lost>QUEUED
-release        | unknown_lease     | already_reported  | lease_lost        | QUEUED            | CANCELLED         | QUEUED
-cancel         | CANCELLED         | CANCELLED         | CANCELLED         | RUNNING           | =                 | RUNNING
-cancel force   | CANCELLED         | CANCELLED         | CANCELLED         | CANCELLED         | CANCELLED         | CANCELLED
-bury           | DEAD              | DEAD              | DEAD              | DEAD              | DEAD              | DEAD
-update         | QUEUED            | QUEUED            | QUEUED            | invalid_operation | invalid_operation | invalid_operation
-update params  | QUEUED            | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-move           | QUEUED            | QUEUED            | QUEUED            | invalid_operation | invalid_operation | invalid_operation
-normalize      | QUEUED            | QUEUED            | QUEUED            | RUNNING           | RUNNING           | RUNNING
-retry          | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-pause queue    | QUEUED            | QUEUED            | QUEUED            | RUNNING           | RUNNING           | RUNNING
-resume queue   | =                 | =                 | =                 | =                 | =                 | =
-pause dispatch | QUEUED            | QUEUED            | QUEUED            | RUNNING           | RUNNING           | RUNNING
-resume dispatch| =                 | =                 | =                 | =                 | =                 | =
-expire         | =                 | =                 | =                 | =                 | =                 | QUEUED
-end sessions   | =                 | =                 | =                 | QUEUED            | CANCELLED         | QUEUED
-prune          | =                 | =                 | =                 | =                 | =                 | =
+command         | QUEUED      | AGAIN       | LOST        | RUNNING     | STOPPING    | LAPSED
+enqueue         | =           | =           | =           | =           | =           | =
+enqueue other   | reused      | reused      | reused      | reused      | reused      | reused
+lease           | RUNNING     | RUNNING     | RUNNING     | =           | =           | =
+extend          | unknown     | lost        | lost        | RUNNING     | RUNNING     | lost>QUEUED
+complete        | unknown     | already     | lost        | COMPLETED   | COMPLETED   | lost>QUEUED
+fail            | unknown     | dup         | lost        | QUEUED      | CANCELLED   | lost>QUEUED
+fail fatal      | unknown     | dup         | lost        | FAILED      | CANCELLED   | lost>QUEUED
+snooze          | unknown     | already     | lost        | QUEUED      | CANCELLED   | lost>QUEUED
+give up         | unknown     | already     | lost        | CANCELLED   | CANCELLED   | lost>QUEUED
+release         | unknown     | already     | lost        | QUEUED      | CANCELLED   | QUEUED
+cancel          | CANCELLED   | CANCELLED   | CANCELLED   | RUNNING     | =           | RUNNING
+cancel force    | CANCELLED   | CANCELLED   | CANCELLED   | CANCELLED   | CANCELLED   | CANCELLED
+bury            | DEAD        | DEAD        | DEAD        | DEAD        | DEAD        | DEAD
+update          | QUEUED      | QUEUED      | QUEUED      | not_so      | not_so      | not_so
+update params   | QUEUED      | not_so      | not_so      | not_so      | not_so      | not_so
+move            | QUEUED      | QUEUED      | QUEUED      | not_so      | not_so      | not_so
+normalize       | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNING     | RUNNING
+retry           | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+pause queue     | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNING     | RUNNING
+resume queue    | =           | =           | =           | =           | =           | =
+pause dispatch  | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNING     | RUNNING
+resume dispatch | =           | =           | =           | =           | =           | =
+expire          | =           | =           | =           | =           | =           | QUEUED
+end sessions    | =           | =           | =           | QUEUED      | CANCELLED   | QUEUED
+prune           | =           | =           | =           | =           | =           | =
 """
 ENDED = """
-command        | COMPLETED         | FAILED            | DEAD              | BURIED            | CANCELLED         | GAVE_UP           | FORCED
-enqueue        | =                 | =                 | =                 | =                 | =                 | =                 | =
-enqueue other  | id_reused         | id_reused         | id_reused         | id_reused         | id_reused         | id_reused         | id_reused
-lease          | =                 | =                 | =                 | =                 | =                 | =                 | =
-extend         | lease_lost        | lease_lost        | lease_lost        | lease_lost        | unknown_lease     | lease_lost        | lease_lost
-complete       | dup               | already_reported  | lease_lost        | lease_lost        | unknown_lease     | already_reported  | lease_lost
-fail           | already_reported  | dup               | lease_lost        | lease_lost        | unknown_lease     | already_reported  | lease_lost
-fail fatal     | already_reported  | dup               | lease_lost        | lease_lost        | unknown_lease     | already_reported  | lease_lost
-snooze         | already_reported  | already_reported  | lease_lost        | lease_lost        | unknown_lease     | already_reported  | lease_lost
-give up        | already_reported  | already_reported  | lease_lost        | lease_lost        | unknown_lease     | dup               | lease_lost
-release        | already_reported  | already_reported  | lease_lost        | lease_lost        | unknown_lease     | already_reported  | lease_lost
-cancel         | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-cancel force   | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-bury           | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-update         | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-update params  | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-move           | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation | invalid_operation
-normalize      | COMPLETED         | FAILED            | DEAD              | DEAD              | CANCELLED         | CANCELLED         | CANCELLED
-retry          | invalid_operation | FAILED            | DEAD              | DEAD              | CANCELLED         | CANCELLED         | CANCELLED
-pause queue    | COMPLETED         | FAILED            | DEAD              | DEAD              | CANCELLED         | CANCELLED         | CANCELLED
-resume queue   | =                 | =                 | =                 | =                 | =                 | =                 | =
-pause dispatch | COMPLETED         | FAILED            | DEAD              | DEAD              | CANCELLED         | CANCELLED         | CANCELLED
-resume dispatch| =                 | =                 | =                 | =                 | =                 | =                 | =
-expire         | =                 | =                 | =                 | =                 | =                 | =                 | =
-end sessions   | =                 | =                 | =                 | =                 | =                 | =                 | =
-prune          | GONE              | GONE              | GONE              | GONE              | GONE              | GONE              | GONE
+command         | COMPLETED   | FAILED      | DEAD        | BURIED      | CANCELLED   | GAVE_UP     | FORCED
+enqueue         | =           | =           | =           | =           | =           | =           | =
+enqueue other   | reused      | reused      | reused      | reused      | reused      | reused      | reused
+lease           | =           | =           | =           | =           | =           | =           | =
+extend          | lost        | lost        | lost        | lost        | unknown     | lost        | lost
+complete        | dup         | already     | lost        | lost        | unknown     | already     | lost
+fail            | already     | dup         | lost        | lost        | unknown     | already     | lost
+fail fatal      | already     | dup         | lost        | lost        | unknown     | already     | lost
+snooze          | already     | already     | lost        | lost        | unknown     | already     | lost
+give up         | already     | already     | lost        | lost        | unknown     | dup         | lost
+release         | already     | already     | lost        | lost        | unknown     | already     | lost
+cancel          | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+cancel force    | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+bury            | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+update          | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+update params   | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+move            | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
+normalize       | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
+retry           | not_so      | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
+pause queue     | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
+resume queue    | =           | =           | =           | =           | =           | =           | =
+pause dispatch  | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
+resume dispatch | =           | =           | =           | =           | =           | =           | =
+expire          | =           | =           | =           | =           | =           | =           | =
+end sessions    | =           | =           | =           | =           | =           | =           | =
+prune           | GONE        | GONE        | GONE        | GONE        | GONE        | GONE        | GONE
 """
 
+WORDS = {
+    "invalid_operation": "not_so",
+    "lease_lost": "lost",
+    "already_reported": "already",
+    "unknown_lease": "unknown",
+    "id_reused": "reused",
+}
 NEVER_GRANTED = 99
 
 
@@ -197,7 +204,8 @@ def test_each_command_in_each_state_does_what_the_contract_says(name, state, exp
     job = world.job()
     after = "GONE" if job is None else str(job.status)
     if isinstance(outcome, Refusal):
-        seen = outcome.code if world.tables.seq == length else f"{outcome.code}>{after}"
+        word = WORDS[outcome.code]
+        seen = word if world.tables.seq == length else f"{word}>{after}"
     elif world.tables.seq > length:
         seen = after
     else:
@@ -237,10 +245,11 @@ def test_a_token_of_another_job_is_unknown(name):
 
 # Where each command has an effect, and so could have it twice.
 EFFECT = {
-    "enqueue": "QUEUED", "lease": "QUEUED", "cancel force": "RUNNING", "cancel": "QUEUED", "bury": "QUEUED", "update": "QUEUED",
-    "update params": "QUEUED", "move": "QUEUED", "normalize": "QUEUED", "retry": "FAILED", "pause queue": "QUEUED",
-    "pause dispatch": "QUEUED", "extend": "RUNNING", "complete": "RUNNING", "fail": "RUNNING", "fail fatal": "RUNNING",
-    "snooze": "RUNNING", "give up": "RUNNING", "release": "RUNNING", "expire": "LAPSED", "end sessions": "RUNNING", "prune": "COMPLETED",
+    "enqueue": "QUEUED", "lease": "QUEUED", "cancel force": "RUNNING", "cancel": "QUEUED", "bury": "QUEUED",
+    "update": "QUEUED", "update params": "QUEUED", "move": "QUEUED", "normalize": "QUEUED", "retry": "FAILED",
+    "pause queue": "QUEUED", "pause dispatch": "QUEUED", "extend": "RUNNING", "complete": "RUNNING",
+    "fail": "RUNNING", "fail fatal": "RUNNING", "snooze": "RUNNING", "give up": "RUNNING", "release": "RUNNING",
+    "expire": "LAPSED", "end sessions": "RUNNING", "prune": "COMPLETED",
 }  # fmt: skip
 
 

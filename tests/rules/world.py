@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.model.commands import Enqueue, Lease, NewJob
 from holdfast.model.events import decode_event, encode_event
-from holdfast.model.jobs import Backoff, Job
+from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decide import decide
@@ -18,6 +18,9 @@ STEADY = Backoff(jitter=0)
 
 
 def new(job_id="j", params=b"{}", **options):
+    for name, kind in (("retry_mode", RetryMode), ("key_scope", KeyScope), ("key_hold", KeyHold)):
+        if name in options:
+            options[name] = kind(options[name])
     return NewJob(**{"job_id": job_id, "job_type": "t", "params": msgspec.Raw(params), "backoff": STEADY} | options)
 
 

@@ -23,6 +23,11 @@ from holdfast.rules.state import State
 
 replace = msgspec.structs.replace
 
+#: Where a running job may go: by a reported failure, by being given back, by a lost lease.
+_AFTER_FAILURE = frozenset({JobStatus.QUEUED, JobStatus.FAILED, JobStatus.CANCELLED})
+_AFTER_RETURN = frozenset({JobStatus.QUEUED, JobStatus.CANCELLED})
+_AFTER_LOSS = frozenset({JobStatus.QUEUED, JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED})
+
 
 class Change(NamedTuple):
     """One record's new content; None removes it."""
@@ -56,6 +61,9 @@ def _created(state: State, event: ev.JobCreated, stamp: Stamp) -> list[Change]:
     job = replace(event.job, seq=stamp.seq)
     _demand(state.get(Job, job.job_id) is None, stamp, f"job {job.job_id} is created twice")
     _demand(job.status is JobStatus.QUEUED and job.token is None, stamp, f"job {job.job_id} is not created QUEUED")
+    if job.retry_kind is RetryKind.AUTO and job.retry_of is not None:
+        heirs = [heir.job_id for heir in state.successors(job.retry_of) if heir.retry_kind is RetryKind.AUTO]
+        _demand(not heirs, stamp, f"job {job.retry_of} already has the successor {heirs}")
     hold = hold_of(job)
     if hold is None or not _may_take(state, job):
         return [Change(Job, job.job_id, job)]
@@ -144,6 +152,7 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
         details=event.details,
         exit_code=event.exit_code,
     )
+    _demand(event.to in _AFTER_FAILURE, stamp, f"job {job.job_id} fails into {event.to}")
     life: dict[str, Any] = {"attempts": job.attempts + 1, "error": event.error}
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position, **life)]
 
@@ -151,6 +160,7 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
 def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     run = _end_run(state, job, stamp, RunStatus.SKIPPED, reason="snoozed")
+    _demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is snoozed into {event.to}")
     job = replace(job, snoozes=job.snoozes + 1)
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)]
 
@@ -158,6 +168,7 @@ def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
 def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     run = _end_run(state, job, stamp, RunStatus.CANCELLED, reason="released")
+    _demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is released into {event.to}")
     if event.given_back:
         job = replace(job, deliveries=max(0, job.deliveries - 1))
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before)]
@@ -165,6 +176,7 @@ def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Chang
 
 def _expired(state: State, event: ev.LeaseExpired, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
+    _demand(event.to in _AFTER_LOSS, stamp, f"job {job.job_id} expires into {event.to}")
     error = "worker did not report"
     run = _end_run(state, job, stamp, RunStatus.LOST, error=error, error_kind="lost", reason=event.reason)
     job = replace(job, expiries=job.expiries + event.counted, error=error)
@@ -223,6 +235,7 @@ def _skipped(state: State, event: ev.JobSkipped, stamp: Stamp) -> list[Change]:
 def _updated(state: State, event: ev.JobUpdated, stamp: Stamp) -> list[Change]:
     job = _queued(state, event.job_id, stamp)
     fields: dict[str, Any] = event.changes.given()
+    _demand("params" not in fields or job.started_at is None, stamp, f"the parameters of job {job.job_id} are frozen")
     if event.rank is not None:
         fields["rank"] = event.rank
     if event.position is not None:
@@ -336,7 +349,6 @@ def _leave(
     **life: Any,
 ) -> list[Change]:
     """Take the job out of the hands of its worker: back to the queue, or to its end. `life` is what it gained."""
-    _demand(to is not JobStatus.RUNNING, stamp, f"job {job.job_id} cannot become RUNNING without a lease")
     ended = to is not JobStatus.QUEUED
     left = replace(
         job,

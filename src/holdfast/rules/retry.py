@@ -45,7 +45,7 @@ def successor(job: Job, heir: JobId, now: Timestamp, *, position: int, not_befor
         deadline_at=None,
         session_id=None,
         grant_cmd=None,
-        result=None,
+        result=NULL,
         started_at=None,
         finished_at=None,
         seq=0,
