@@ -1,0 +1,311 @@
+-- Every statement the `sqlite:` store runs on its tables. A block opens with its name and one sentence.
+-- `{jobs}`, `{job_runs}` … stand for the columns of a table in the order of the record's fields, `{jobs?}` for as many
+-- parameters. Values are always bound.
+
+-- name: job
+-- One job by its id.
+SELECT {jobs} FROM jobs WHERE job_id = ?;
+
+-- name: run
+-- One run by its id.
+SELECT {job_runs} FROM job_runs WHERE run_id = ?;
+
+-- name: queue
+-- One queue's settings.
+SELECT {queues} FROM queues WHERE namespace = ? AND name = ?;
+
+-- name: held_key
+-- The holder of one key.
+SELECT {job_keys} FROM job_keys WHERE namespace = ? AND unique_key = ?;
+
+-- name: command
+-- One remembered command.
+SELECT {commands} FROM commands WHERE cmd = ?;
+
+-- name: meta
+-- What the store as a whole remembers.
+SELECT {meta} FROM meta;
+
+-- name: all_jobs
+-- Every job, by id.
+SELECT {jobs} FROM jobs ORDER BY job_id;
+
+-- name: all_runs
+-- Every run, by id.
+SELECT {job_runs} FROM job_runs ORDER BY run_id;
+
+-- name: all_queues
+-- Every queue that has settings.
+SELECT {queues} FROM queues ORDER BY namespace, name;
+
+-- name: all_held_keys
+-- Every held key.
+SELECT {job_keys} FROM job_keys ORDER BY namespace, unique_key;
+
+-- name: all_commands
+-- Every remembered command.
+SELECT {commands} FROM commands ORDER BY cmd;
+
+-- name: highest_job_id
+-- The highest job id: a greater one is new.
+SELECT max(job_id) FROM jobs;
+
+-- name: highest_run_id
+-- The highest run id: a greater one is new.
+SELECT max(run_id) FROM job_runs;
+
+-- name: runs_of_job
+-- The runs of one job, oldest first; one that never started has no number and comes last.
+SELECT {job_runs} FROM job_runs WHERE job_id = ? ORDER BY run_no = 0, run_no, started_at, run_id;
+
+-- name: successors
+-- The jobs that retry one job, oldest first.
+SELECT {jobs} FROM jobs WHERE retry_of = ? ORDER BY created_at, job_id;
+
+-- name: granted_by
+-- The running jobs that one command leased, in the order it did.
+SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND grant_cmd = ? ORDER BY token;
+
+-- name: local_leases
+-- The running jobs whose worker lives in a process that opened the store.
+SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND session_id IS NOT NULL ORDER BY lease_expires_at, job_id;
+
+-- name: ready
+-- The jobs of one queue that may be leased, in the order of dispatch.
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
+ORDER BY rank, position, created_at, job_id;
+
+-- name: ready_of_types
+-- The jobs of one queue that a worker knowing these tasks (a JSON list) may lease, in the order of dispatch.
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_type IN (SELECT value FROM json_each(?))
+ORDER BY rank, position, created_at, job_id;
+
+-- name: band
+-- All queued jobs of one band, held back or not, in order.
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue AND rank = :rank
+UNION ALL
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue AND rank = :rank
+ORDER BY rank, position, created_at, job_id;
+
+-- name: next_band
+-- The lowest band of a queue above a given one, held back or not.
+SELECT min(rank) FROM (
+  SELECT min(rank) AS rank FROM jobs
+  WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue AND rank > :rank
+  UNION ALL
+  SELECT min(rank) FROM jobs
+  WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue AND rank > :rank
+);
+
+-- name: lowest_position
+-- The first position of a band, held back or not.
+SELECT min(position) FROM (
+  SELECT min(position) AS position FROM jobs
+  WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue AND rank = :rank
+  UNION ALL
+  SELECT min(position) FROM jobs
+  WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue AND rank = :rank
+);
+
+-- name: highest_position
+-- The last position of a band, held back or not.
+SELECT max(position) FROM (
+  SELECT max(position) AS position FROM jobs
+  WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue AND rank = :rank
+  UNION ALL
+  SELECT max(position) FROM jobs
+  WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue AND rank = :rank
+);
+
+-- name: job_after
+-- The job behind a place in its band, held back or not.
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue AND rank = :rank
+  AND (position, created_at, job_id) > (:position, :created_at, :job_id)
+UNION ALL
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue AND rank = :rank
+  AND (position, created_at, job_id) > (:position, :created_at, :job_id)
+ORDER BY rank, position, created_at, job_id LIMIT 1;
+
+-- name: job_before
+-- The job ahead of a place in its band, held back or not.
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue AND rank = :rank
+  AND (position, created_at, job_id) < (:position, :created_at, :job_id)
+UNION ALL
+SELECT {jobs} FROM jobs
+WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue AND rank = :rank
+  AND (position, created_at, job_id) < (:position, :created_at, :job_id)
+ORDER BY rank DESC, position DESC, created_at DESC, job_id DESC LIMIT 1;
+
+-- name: due_leases
+-- Running jobs whose lease ends by a time, earliest first.
+SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND lease_expires_at <= ? ORDER BY lease_expires_at, job_id LIMIT ?;
+
+-- name: due_ttl
+-- Queued jobs whose latest start is by a time, earliest first.
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND expires_at <= ? ORDER BY expires_at, job_id LIMIT ?;
+
+-- name: due_delayed
+-- Queued jobs held back until a time, earliest first.
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id LIMIT ?;
+
+-- name: due_done
+-- Completed and cancelled jobs that ended by a time, earliest first.
+SELECT {jobs} FROM jobs
+WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at <= ? ORDER BY finished_at, job_id LIMIT ?;
+
+-- name: due_failed
+-- Failed and dead jobs that ended by a time, earliest first.
+SELECT {jobs} FROM jobs
+WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at <= ? ORDER BY finished_at, job_id LIMIT ?;
+
+-- name: due_commands
+-- Remembered commands that were done by a time, earliest first.
+SELECT {commands} FROM commands WHERE at <= ? ORDER BY at, cmd LIMIT ?;
+
+-- name: due_keys
+-- Keys whose window ends by a time, earliest first.
+SELECT {job_keys} FROM job_keys
+WHERE hold = 'window' AND held_until <= ? ORDER BY held_until, namespace, unique_key LIMIT ?;
+
+-- name: jobs_of_status
+-- Jobs of one status, newest first, below a place.
+SELECT {jobs} FROM jobs
+WHERE namespace = :namespace AND status = :status AND (created_at, job_id) < (:created_at, :job_id)
+  AND (:queue IS NULL OR queue = :queue) AND (:job_type IS NULL OR job_type = :job_type)
+ORDER BY created_at DESC, job_id DESC LIMIT :limit;
+
+-- name: counts
+-- How many jobs each queue has of each status.
+SELECT namespace, queue, status, count(*) FROM jobs GROUP BY namespace, queue, status ORDER BY namespace, queue, status;
+
+-- name: promote
+-- Make delayed jobs ready whose time has come; bit 32 of the sum is the lane.
+UPDATE jobs SET lane = 0, sum = sum & 4294967295 WHERE row IN (
+  SELECT row FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id LIMIT ?
+);
+
+-- name: insert_job
+-- A new job.
+INSERT INTO jobs ({jobs}, lane, sum) VALUES ({jobs?}, ?, ?);
+
+-- name: update_job
+-- What changes when a job is leased, reported, moved or ended; its other columns, and their indexes, are left alone.
+UPDATE jobs SET
+  status = ?, position = ?, not_before = ?, attempts = ?, expiries = ?, snoozes = ?, executions = ?, deliveries = ?,
+  worker_id = ?, token = ?, lease_expires_at = ?, deadline_at = ?, session_id = ?, grant_cmd = ?,
+  cancel_requested_at = ?, cancel_reason = ?, result = ?, error = ?, started_at = ?, finished_at = ?, seq = ?,
+  lane = ?, sum = ?
+WHERE job_id = ?;
+
+-- name: edit_job
+-- What a person may change of a queued job, and all that else may change.
+UPDATE jobs SET
+  params = ?, queue = ?, priority = ?, rank = ?, expires_at = ?, timeout_s = ?, lease_s = ?, max_attempts = ?,
+  max_expiries = ?, backoff = ?, limit_key = ?, key_limit = ?, tags = ?,
+  status = ?, position = ?, not_before = ?, attempts = ?, expiries = ?, snoozes = ?, executions = ?, deliveries = ?,
+  worker_id = ?, token = ?, lease_expires_at = ?, deadline_at = ?, session_id = ?, grant_cmd = ?,
+  cancel_requested_at = ?, cancel_reason = ?, result = ?, error = ?, started_at = ?, finished_at = ?, seq = ?,
+  lane = ?, sum = ?
+WHERE job_id = ?;
+
+-- name: delete_job
+-- Forget a job.
+DELETE FROM jobs WHERE job_id = ?;
+
+-- name: insert_run
+-- A new run.
+INSERT INTO job_runs ({job_runs}, sum) VALUES ({job_runs?}, ?);
+
+-- name: update_run
+-- What is written when a run ends, or while it is open.
+UPDATE job_runs SET
+  status = ?, finished_at = ?, exit_code = ?, error = ?, error_kind = ?, details = ?, reason = ?, log_path = ?,
+  artifacts = ?, progress = ?, sum = ?
+WHERE run_id = ?;
+
+-- name: delete_run
+-- Forget a run.
+DELETE FROM job_runs WHERE run_id = ?;
+
+-- name: save_queue
+-- New or changed settings of a queue.
+INSERT OR REPLACE INTO queues ({queues}, sum) VALUES ({queues?}, ?);
+
+-- name: delete_queue
+-- Forget a queue's settings.
+DELETE FROM queues WHERE namespace = ? AND name = ?;
+
+-- name: save_held_key
+-- A key's new holder.
+INSERT OR REPLACE INTO job_keys ({job_keys}, sum) VALUES ({job_keys?}, ?);
+
+-- name: delete_held_key
+-- Free a key.
+DELETE FROM job_keys WHERE namespace = ? AND unique_key = ?;
+
+-- name: save_command
+-- Remember a command.
+INSERT OR REPLACE INTO commands ({commands}, sum) VALUES ({commands?}, ?);
+
+-- name: delete_command
+-- Forget a command.
+DELETE FROM commands WHERE cmd = ?;
+
+-- name: save_meta
+-- What the store as a whole remembers, from now on.
+INSERT OR REPLACE INTO meta (row, {meta}, sum) VALUES (1, {meta?}, ?);
+
+-- name: insert_event
+-- One event, in the transaction of its effects.
+INSERT INTO events (seq, ts, event, sum) VALUES (?, ?, ?, ?);
+
+-- name: events_after
+-- Events between two numbers, in order.
+SELECT seq, ts, event FROM events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?;
+
+-- name: oldest_events
+-- The first events, with the sums of their chain.
+SELECT seq, ts, sum FROM events ORDER BY seq LIMIT ?;
+
+-- name: delete_events
+-- Forget events up to a number.
+DELETE FROM events WHERE seq <= ?;
+
+-- name: last_seq
+-- Number of the last durable event.
+SELECT seq FROM meta;
+
+-- name: summed_jobs
+-- Every job with what its sum covers.
+SELECT {jobs}, lane, sum FROM jobs;
+
+-- name: summed_runs
+-- Every run with its sum.
+SELECT {job_runs}, sum FROM job_runs;
+
+-- name: summed_queues
+-- Every queue with its sum.
+SELECT {queues}, sum FROM queues;
+
+-- name: summed_held_keys
+-- Every held key with its sum.
+SELECT {job_keys}, sum FROM job_keys;
+
+-- name: summed_commands
+-- Every remembered command with its sum.
+SELECT {commands}, sum FROM commands;
+
+-- name: summed_meta
+-- The store's own row with its sum.
+SELECT {meta}, sum FROM meta;
+
+-- name: chained_events
+-- Every event with its sum, in order.
+SELECT seq, ts, event, sum FROM events ORDER BY seq;

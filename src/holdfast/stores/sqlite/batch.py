@@ -1,0 +1,328 @@
+"""A batch: one transaction, with the records it knows kept as objects between the rules and the tables.
+
+Events are folded at once; changed records stay in memory until a query must see them or the batch ends, then each table
+is written with one statement for many rows. The rules look up by key far more often than by query, so most commands
+cost no query at all.
+
+What is known stays known for the next batch as long as nobody else has written (`PRAGMA data_version`); it can always
+be read again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from holdfast.errors import RecordTooLarge
+from holdfast.journal.records import MAX_LINE
+from holdfast.model.events import Event, encode_event
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.records import AUTHORITY, Authority, Key, Record, pair
+from holdfast.model.times import Timestamp
+from holdfast.points import reach
+from holdfast.rules.fold import Stamp, fold
+from holdfast.rules.order import place
+from holdfast.stores.sqlite.lookups import Lookups
+from holdfast.stores.sqlite.rows import BOUND, BY_KIND, JOBS, RUNS, Meta, Row, Table, chained
+from holdfast.stores.sqlite.statements import SQL
+
+R = TypeVar("R", bound=Record)
+Band = tuple[str, str, int]
+
+#: Records of a kind that stay known between batches.
+KNOWN = 20_000
+_NO_META = Meta("", None, 0, None, 0, "", 0, 0, 0)
+
+
+class Batch(Lookups):
+    """The state of a store under the hand of its one writer in this process."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        super().__init__(db)
+        self._version = -1
+        #: Kind → key → record, or None where there is known to be none.
+        self._known: dict[type, dict[Key, Any]] = {kind: {} for kind in (*BY_KIND, Authority)}
+        #: Kind → key → the record its row still shows; None where there is no row.
+        self._pending: dict[type, dict[Key, Any]] = {kind: {} for kind in BY_KIND}
+        #: Kind → keys whose row must go before anything is written, although a new one may follow.
+        self._gone: dict[type, set[Key]] = {kind: set() for kind in BY_KIND}
+        self._last_runs: dict[JobId, Run] = {}
+        self._backs: dict[Band, int] = {}
+        #: Kind → highest id that has a row; a greater one is known to be new.
+        self._highest: dict[type, str] = {}
+        self._events: list[tuple[int, str, str, int]] = []
+        self._stored = self._now = _NO_META
+        self._promoted = False
+
+    # --- life of a batch --------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start on an open transaction: forget what is known if somebody else has written since."""
+        version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self.forget()
+            self._stored = self._now = Meta(*self._db.execute(SQL["meta"]).fetchone())
+            self._known[Authority][AUTHORITY] = self._now.authority
+            self._highest = {
+                Job: self._db.execute(SQL["highest_job_id"]).fetchone()[0] or "",
+                Run: self._db.execute(SQL["highest_run_id"]).fetchone()[0] or "",
+            }
+            self._version = version
+        for known in self._known.values():
+            _shorten(known)
+        _shorten(self._last_runs)
+
+    @property
+    def has_changes(self) -> bool:
+        """Tell whether there is anything to commit."""
+        return bool(self._events) or self._promoted or self._now != self._stored
+
+    def write_out(self) -> None:
+        """Write everything that was added into the transaction."""
+        self._settle()
+        reach("sqlite.settled")
+        if self._events:
+            self._db.executemany(SQL["insert_event"], self._events)
+        authority = self._known[Authority][AUTHORITY]
+        if authority is not None:
+            self._now = self._now._replace(
+                last_token=authority.last_token,
+                dispatch_paused=int(authority.dispatch_paused),
+                dispatch_reason=authority.dispatch_reason,
+            )
+        if self._now != self._stored:
+            self._db.execute(SQL["save_meta"], self._now.row())
+
+    def committed(self) -> None:
+        """Take note that the transaction is durable."""
+        self._stored = self._now
+        self._events.clear()
+        self._promoted = False
+
+    def forget(self) -> None:
+        """Drop all that is known and all that is pending."""
+        for known in (*self._known.values(), *self._pending.values()):
+            known.clear()
+        for gone in self._gone.values():
+            gone.clear()
+        self._last_runs.clear()
+        self._backs.clear()
+        self._events.clear()
+        self._promoted = False
+        self._version = -1
+
+    # --- adding -----------------------------------------------------------------------------------------------------
+
+    def add(self, events: Sequence[Event], now: Timestamp) -> None:
+        """Fold and keep the events of one command, all or none."""
+        texts = [_encoded(event) for event in events]
+        first, ts, chain = self._now.seq + 1, max(now, Timestamp(self._now.ts)), self._now.chain
+        undo: list[tuple[type[Record], Key, Any, Any, bool]] = []
+        try:
+            for seq, event in enumerate(events, start=first):
+                for kind, key, record in fold(self, event, Stamp(seq, ts)):
+                    undo.append(self._put(kind, key, record))
+        except BaseException:
+            self._undo(undo)
+            raise
+        for seq, text in enumerate(texts, start=first):
+            chain = chained(chain, seq, ts, text)
+            self._events.append((seq, ts, text.decode(), chain))
+        self._now = self._now._replace(seq=first + len(texts) - 1, ts=ts, chain=chain)
+
+    def promote(self, now: Timestamp, limit: int) -> None:
+        """Make up to `limit` delayed jobs whose time has come ready."""
+        self._settle()
+        if self._db.execute(SQL["promote"], (now, limit)).rowcount:
+            self._promoted = True
+
+    def trim(self, before: Timestamp, limit: int) -> int:
+        """Forget events older than `before`; the chain goes on from the last of them."""
+        count = 0
+        for seq, ts, chain in self._db.execute(SQL["oldest_events"], (limit,)).fetchall():
+            if ts >= before:
+                break
+            self._now = self._now._replace(trimmed_seq=seq, trimmed_chain=chain)
+            count += 1
+        if count:
+            self._db.execute(SQL["delete_events"], (self._now.trimmed_seq,))
+        return count
+
+    def _put(self, kind: type[Record], key: Key, record: Record | None) -> tuple[type[Record], Key, Any, Any, bool]:
+        """Set a record, or remove it with None; return how to take it back."""
+        before = self.get(kind, key)
+        if kind is Authority:
+            self._known[kind][key] = record
+            return kind, key, before, None, True
+        pending, gone = self._pending[kind], self._gone[kind]
+        was_pending = key in pending
+        row = pending.get(key) if was_pending else before
+        if not was_pending:
+            pending[key] = before
+        if record is None and row is not None:
+            # What comes later under this key is a new row: an ended job's may not be changed into it.
+            pending[key] = None
+            gone.add(key)
+        self._note(before, record)
+        self._known[kind][key] = record
+        return kind, key, before, row, was_pending
+
+    def _undo(self, undo: list[tuple[type[Record], Key, Any, Any, bool]]) -> None:
+        """Take puts back, newest first."""
+        for kind, key, before, row, was_pending in reversed(undo):
+            self._known[kind][key] = before
+            if kind is Authority:
+                continue
+            if row is not None:
+                self._gone[kind].discard(key)
+            if was_pending:
+                self._pending[kind][key] = row
+            else:
+                del self._pending[kind][key]
+        self._last_runs.clear()
+        self._backs.clear()
+
+    def _note(self, before: Any, after: Any) -> None:
+        """Keep the short-cuts right: the newest run of a job, and the back of a band."""
+        for job in (before, after):
+            if isinstance(job, Job) and job.status is JobStatus.QUEUED:
+                band = (job.namespace, job.queue, job.rank)
+                back = self._backs.get(band)
+                if back is None:
+                    continue
+                if job is after and job.position > back:
+                    self._backs[band] = job.position
+                elif job is before and job.position == back:
+                    del self._backs[band]
+        if isinstance(after, Run):
+            # A fold only ever touches the newest run of a job, or adds one behind it.
+            self._last_runs[after.job_id] = after
+        elif isinstance(before, Run):
+            self._last_runs.pop(before.job_id, None)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Write pending records: first what goes, runs before their jobs; then what stays, jobs before their runs."""
+        for kind in (Run, *(kind for kind in BY_KIND if kind is not Run)):
+            gone = self._gone[kind]
+            if gone:
+                table = BY_KIND[kind]
+                self._db.executemany(table.delete, [table.key(key) for key in gone])
+                gone.clear()
+        for kind, pending in self._pending.items():
+            if pending:
+                self._write(BY_KIND[kind], pending)
+                pending.clear()
+
+    def _write(self, table: Table, pending: dict[Key, Any]) -> None:
+        known = self._known[table.kind]
+        inserts: list[Row] = []
+        updates: dict[str, list[Row]] = {}
+        for key, before in pending.items():
+            record = known[key]
+            if record is None or record is before:
+                continue
+            row = table.write(record)
+            if before is None or table.update is None:
+                inserts.append(row)
+                if key > self._highest.get(table.kind, key):
+                    self._highest[table.kind] = key
+            else:
+                statement = table.update(before, record)
+                updates.setdefault(statement, []).append(BOUND[statement](row))
+        # Updates first: an open run must have ended in its row before the next one of its job is inserted.
+        for statement, rows in updates.items():
+            self._db.executemany(statement, rows)
+        if inserts:
+            self._db.executemany(table.insert, inserts)
+
+    # --- looking up -------------------------------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event this batch contains."""
+        return self._now.seq
+
+    def get(self, kind: type[R], key: Key) -> R | None:
+        """Give the record of that key, or None."""
+        known = self._known[kind]
+        if key in known:
+            return cast("R | None", known[key])
+        highest = self._highest.get(kind)
+        record = None if highest is not None and key > highest else super().get(kind, key)
+        known[key] = record
+        return record
+
+    def last_run(self, job_id: JobId) -> Run | None:
+        """Give the job's newest run, or None."""
+        run = self._last_runs.get(job_id) or super().last_run(job_id)
+        if run is not None:
+            self._last_runs[job_id] = run
+        return run
+
+    def run_by_token(self, job_id: JobId, token: Token) -> Run | None:
+        """Give the job's run that was granted with `token`, or None."""
+        run = self._last_runs.get(job_id)
+        return run if run is not None and run.token == token else super().run_by_token(job_id, token)
+
+    def runs(self, job_id: JobId) -> Sequence[Run]:
+        """Give the job's runs, oldest first; without writing anything, since folds ask for them."""
+        rows = self._db.execute(SQL["runs_of_job"], (job_id,)).fetchall()
+        found = {row[0]: self._resolve(RUNS, row) for row in rows}
+        for key in self._pending[Run]:
+            run = self._known[Run][key]
+            if run is not None and run.job_id == job_id:
+                found[key] = run
+        runs = [run for run in found.values() if run is not None]
+        return sorted(runs, key=lambda run: (run.run_no or 1 << 62, run.started_at, run.run_id))
+
+    def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
+        """Give all QUEUED jobs of one band, in order; without writing anything, since folds ask for them."""
+        wanted = (JobStatus.QUEUED, namespace, queue, rank)
+        rows = self._db.execute(SQL["band"], {"namespace": namespace, "queue": queue, "rank": rank}).fetchall()
+        found = [self._resolve(JOBS, row) for row in rows]
+        found.extend(self._known[Job][key] for key in self._pending[Job])
+        jobs = {job.job_id: job for job in found if job is not None}.values()
+        return sorted((job for job in jobs if (job.status, job.namespace, job.queue, job.rank) == wanted), key=place)
+
+    def edge(self, namespace: str, queue: str, rank: int, *, last: bool) -> int | None:
+        """Give the lowest or highest position in the band; the highest is remembered, as every enqueue asks for it."""
+        if not last:
+            return super().edge(namespace, queue, rank, last=False)
+        band = (namespace, queue, rank)
+        found = self._backs.get(band)
+        if found is None:
+            found = super().edge(namespace, queue, rank, last=True)
+            if found is not None:
+                self._backs[band] = found
+        return found
+
+    def _resolve(self, table: Table, row: Row) -> Any:
+        """Give the record of a row: the one already known, which may be newer than the row, or None if it is gone."""
+        known = self._known[table.kind]
+        key = pair(row[0], row[1]) if table.paired else row[0]
+        if key not in known:
+            known[key] = table.read(row)
+        return known[key]
+
+
+def _encoded(event: Event) -> bytes:
+    text = encode_event(event)
+    if len(text) > MAX_LINE:
+        raise RecordTooLarge(
+            f"an event of {len(text):,} bytes is larger than the {MAX_LINE:,} a store takes. Nothing was stored.",
+            limit=MAX_LINE,
+        )
+    return text
+
+
+def _shorten(known: dict[Any, Any]) -> None:
+    """Forget the older half once there is twice as much as should be kept."""
+    if len(known) > 2 * KNOWN:
+        kept = dict(islice(known.items(), len(known) - KNOWN, None))
+        known.clear()
+        known.update(kept)

@@ -1,0 +1,102 @@
+"""Check: read every page, every row and every event, and name what is wrong. Changes nothing.
+
+SQLite finds broken pages and indexes that disagree with their table, but not flipped bits in content; our sums do. The
+invariants come last: they only mean something when the rows can be trusted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from holdfast.errors import StoreError
+from holdfast.rules.invariants import violations
+from holdfast.stores.protocol import Finding
+from holdfast.stores.sqlite.connections import translated
+from holdfast.stores.sqlite.lookups import Lookups
+from holdfast.stores.sqlite.rows import LANE_BIT, Meta, chained, sum_of
+from holdfast.stores.sqlite.statements import SQL
+
+#: Findings of SQLite's own check that are listed.
+LISTED = 100
+_RESTORE = "Restore a copy, or export what can be read with `holdfast store repair`."
+_SUMMED = {
+    "job": SQL["summed_jobs"],
+    "run": SQL["summed_runs"],
+    "queue": SQL["summed_queues"],
+    "held key": SQL["summed_held_keys"],
+    "command": SQL["summed_commands"],
+    "meta": SQL["summed_meta"],
+}
+
+
+def findings(db: sqlite3.Connection, path: str) -> list[Finding]:
+    """List what is wrong with one state of the database."""
+    found: list[Finding] = []
+    db.execute("BEGIN")
+    for step in (_pages, _references, _sums, _chain, _invariants):
+        try:
+            found.extend(step(db, path))
+        except sqlite3.Error as error:
+            found.append(_damaged(translated(error, path), path))
+        except (LookupError, ValueError, TypeError) as error:
+            # A row that cannot even be read as a record; its sum has been named above.
+            found.append(Finding(code="unreadable", message=f"{path}: {error!r}.", remedy=_RESTORE, file=path))
+    return found
+
+
+def _damaged(error: Exception, path: str) -> Finding:
+    code = error.code if isinstance(error, StoreError) else "store_damaged"
+    return Finding(code=code, message=str(error), remedy=_RESTORE, file=path)
+
+
+def _pages(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    for (answer,) in db.execute(f"PRAGMA integrity_check({LISTED})"):
+        if answer != "ok":
+            yield Finding(code="page", message=f"{path}: {answer}.", remedy=_RESTORE, file=path)
+
+
+def _references(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    for table, row, other, _ in db.execute("PRAGMA foreign_key_check"):
+        message = f"{path}: row {row} of {table} names a row of {other} that is not there."
+        yield Finding(code="reference", message=message, remedy=_RESTORE, file=path)
+
+
+def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    for kind, sql in _SUMMED.items():
+        for row in db.execute(sql):
+            *fields, total = row
+            if kind == "job":
+                lane = fields.pop()
+                expected = sum_of(fields) | lane << LANE_BIT
+            else:
+                expected = sum_of(fields)
+            if total != expected:
+                name = str(fields[0]) if kind in ("job", "run", "command", "meta") else f"{fields[0]}/{fields[1]}"
+                message = f"{path}: the {kind} {name} is not what was written: its sum differs."
+                yield Finding(code="row_sum", message=message, remedy=_RESTORE, file=path, id=name)
+
+
+def _chain(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    meta = Meta(*db.execute(SQL["meta"]).fetchone())
+    seq, chain, ts = meta.trimmed_seq, meta.trimmed_chain, ""
+    for number, when, event, total in db.execute(SQL["chained_events"]):
+        if number != seq + 1:
+            yield _broken(path, f"events {seq + 1} to {number - 1} are missing", number)
+        elif total != chained(chain, number, when, event.encode()):
+            yield _broken(path, f"event {number} is not what was written, or does not follow the one before", number)
+        if when < ts:
+            yield _broken(path, f"event {number} is older than the one before", number)
+        seq, chain, ts = number, total, when
+    if (seq, chain) != (meta.seq, meta.chain):
+        yield _broken(path, f"the feed ends with event {seq}, the store has counted {meta.seq}", seq)
+
+
+def _broken(path: str, what: str, seq: int) -> Finding:
+    return Finding(code="event_chain", message=f"{path}: {what}.", remedy=_RESTORE, file=path, seq=seq)
+
+
+def _invariants(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    del path
+    for fault in violations(Lookups(db)):
+        yield Finding(code=fault.code, message=fault.message, id=fault.id)

@@ -1,0 +1,158 @@
+"""Connections: how they are opened, what is demanded of them, and what their errors mean.
+
+A setting that was not taken is a promise not kept, so every answer is read back. The database file itself is never
+opened other than by SQLite: closing any descriptor of it would drop the locks this process holds on it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from typing import Literal
+from urllib.parse import quote
+
+from holdfast.clock import SystemClock
+from holdfast.errors import (
+    CorruptState,
+    HoldfastError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreReadOnly,
+)
+
+#: Pages (4 KiB) in the write-ahead log at which a commit copies them into the database.
+CHECKPOINT_PAGES = 4000
+#: KiB of pages a connection keeps in memory, as SQLite writes it: negative.
+WRITER_CACHE = -65_536
+READER_CACHE = -8_192
+BUSY_MS = 5000
+
+#: Setting → its value, and the answer to expect.
+_SETTINGS: dict[str, tuple[str, object]] = {
+    "busy_timeout": (str(BUSY_MS), BUSY_MS),
+    "journal_mode": ("WAL", "wal"),
+    "synchronous": ("FULL", 2),
+    "foreign_keys": ("ON", 1),
+    "trusted_schema": ("OFF", 0),
+    "journal_size_limit": ("67108864", 67_108_864),
+    "wal_autocheckpoint": (str(CHECKPOINT_PAGES), CHECKPOINT_PAGES),
+    "cache_size": (str(WRITER_CACHE), WRITER_CACHE),
+}
+if sys.platform == "darwin":
+    # Its fsync stops at the drive's cache.
+    _SETTINGS |= {"fullfsync": ("ON", 1), "checkpoint_fullfsync": ("ON", 1)}
+_READER_SETTINGS: dict[str, tuple[str, object]] = {
+    "busy_timeout": (str(BUSY_MS), BUSY_MS),
+    "trusted_schema": ("OFF", 0),
+    "query_only": ("ON", 1),
+    "cache_size": (str(READER_CACHE), READER_CACHE),
+}
+
+
+def connect(path: str, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+    """Open a database that exists. Transactions are begun and ended by hand; one thread at a time may use it."""
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
+def open_writer(path: str) -> sqlite3.Connection:
+    """Open the connection all writes of this process go through."""
+    return _open(path, "rw", _SETTINGS)
+
+
+def open_reader(path: str, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+    """Open a connection for reading. Unless `mode` is `ro` it may take part in recovering the log of a dead writer."""
+    return _open(path, mode, _READER_SETTINGS)
+
+
+def _open(path: str, mode: Literal["ro", "rw"], settings: dict[str, tuple[str, object]]) -> sqlite3.Connection:
+    try:
+        db = connect(path, mode)
+    except sqlite3.Error as error:
+        raise translated(error, path) from error
+    try:
+        for name, (value, expected) in settings.items():
+            demand_setting(db, path, name, value, expected)
+    except sqlite3.Error as error:
+        db.close()
+        raise translated(error, path) from error
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def demand_setting(db: sqlite3.Connection, path: str, name: str, value: str, expected: object) -> None:
+    """Set one thing and read it back. Raises StoreFailed if the answer is not the one expected."""
+    db.execute(f"PRAGMA {name} = {value}").fetchall()
+    answer = db.execute(f"PRAGMA {name}").fetchone()[0]
+    if answer != expected:
+        raise StoreFailed(
+            f"{path}: SQLite answers {answer!r} to {name} = {value}; without that setting nothing can be promised. "
+            "Nothing was opened.",
+            hint="Use a local disk and an unmodified SQLite of at least 3.37.",
+            file=path,
+        )
+
+
+def begin_immediate(db: sqlite3.Connection, path: str, patience_s: float) -> None:
+    """Begin a write transaction, waiting for other writers. Raises StoreBusy after `patience_s` seconds."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + patience_s
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _kind(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+            if clock.monotonic() >= deadline:
+                raise translated(error, path) from error
+        else:
+            return
+
+
+def _kind(error: sqlite3.Error) -> int:
+    """Give the error's primary code; 0 if it came from Python's own layer."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def translated(error: sqlite3.Error, path: str) -> HoldfastError:
+    """Say in our words what SQLite reports."""
+    kind, text = _kind(error), str(error)
+    facts = {"file": path}
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"{path}: other processes kept the database locked. Nothing was written.",
+            hint="Send the same command again; look for a process that holds a transaction open.",
+            **facts,
+        )
+    if kind == sqlite3.SQLITE_FULL:
+        return StoreFull(
+            f"{path}: {text}. Nothing more is acknowledged until there is space.",
+            hint="Make space, then send the same command again.",
+            **facts,
+        )
+    if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreDamaged(
+            f"{path}: {text}. Nothing was changed.",
+            hint="Run `holdfast store check` on it; restore a copy if the damage cannot be repaired.",
+            **facts,
+        )
+    if kind == sqlite3.SQLITE_READONLY:
+        return StoreReadOnly(f"{path}: {text}. Nothing was written.", **facts)
+    if kind == sqlite3.SQLITE_CONSTRAINT:
+        return CorruptState(
+            f"{path}: {text}: a record contradicts another. Nothing was written.",
+            hint="Run `holdfast store check` on it.",
+            **facts,
+        )
+    return StoreFailed(f"{path}: {text}. The outcome of what was in flight is unknown.", **facts)
+
+
+def stops_the_store(error: StoreError) -> bool:
+    """Tell whether after this error nothing written by this opening can be trusted to reach the disk."""
+    return isinstance(error, StoreFailed)

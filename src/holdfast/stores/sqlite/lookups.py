@@ -1,0 +1,244 @@
+"""The look-ups of a view, as queries on one connection inside one transaction. The meaning is that of `stores.tables`.
+
+Reading only. A batch builds on it: it writes what is pending before a query looks, and gives back the records it knows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from holdfast.errors import InvalidValue
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Record
+from holdfast.model.times import FOREVER, Timestamp
+from holdfast.rules.order import place
+from holdfast.rules.state import Lane
+from holdfast.stores.protocol import Entry, JobQuery, QueueCount
+from holdfast.stores.sqlite.rows import BY_KIND, COMMANDS, HELD_KEYS, JOBS, RUNS, Meta, Row, Table
+from holdfast.stores.sqlite.statements import SQL
+
+R = TypeVar("R", bound=Record)
+Values = Sequence[Any] | Mapping[str, Any]
+
+#: Later than every time and below no id.
+_BEYOND = "\U0010ffff"
+_DUE: dict[Lane, tuple[Table, str]] = {
+    Lane.LEASE: (JOBS, SQL["due_leases"]),
+    Lane.TTL: (JOBS, SQL["due_ttl"]),
+    Lane.DELAYED: (JOBS, SQL["due_delayed"]),
+    Lane.DONE: (JOBS, SQL["due_done"]),
+    Lane.FAILED: (JOBS, SQL["due_failed"]),
+    Lane.COMMAND: (COMMANDS, SQL["due_commands"]),
+    Lane.KEY: (HELD_KEYS, SQL["due_keys"]),
+}
+
+
+class Lookups:
+    """One consistent state of the store."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        #: Walks that were begun and not finished; an open one would keep its transaction from ending.
+        self._walks: set[sqlite3.Cursor] = set()
+
+    def finish(self) -> None:
+        """End every walk."""
+        while self._walks:
+            self._walks.pop().close()
+
+    # --- what a batch does differently ------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Make sure that queries see everything this view contains."""
+
+    def _resolve(self, table: Table, row: Row) -> Any:
+        """Give the record of a row."""
+        return table.read(row)
+
+    @property
+    def _meta(self) -> Meta:
+        return Meta(*self._db.execute(SQL["meta"]).fetchone())
+
+    # --- by key -----------------------------------------------------------------------------------------------------
+
+    def get(self, kind: type[R], key: Key) -> R | None:
+        """Give the record of that key, or None."""
+        if kind is Authority:
+            return cast("R | None", self._meta.authority)
+        table = BY_KIND[kind]
+        row = self._db.execute(table.get, table.key(key)).fetchone()
+        return None if row is None else cast("R", table.read(row))
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """Walk every record of a table, in the order of its key."""
+        if kind is Authority:
+            authority = self.get(kind, "")
+            return iter(() if authority is None else (authority,))
+        table = BY_KIND[kind]
+        return self._walk(table, table.all, ())
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event this state contains."""
+        return self._meta.seq
+
+    def entries(self, after: int, last: int, limit: int) -> list[Entry]:
+        """Give up to `limit` events with numbers above `after`, up to `last`. Raises InvalidValue if some are gone."""
+        trimmed = self._meta.trimmed_seq
+        if after < trimmed:
+            raise InvalidValue(f"after: events up to {trimmed} have been forgotten.", field="after", trimmed=trimmed)
+        rows = self._db.execute(SQL["events_after"], (after, last, limit))
+        return [Entry(seq, ts, msgspec.Raw(event)) for seq, ts, event in rows]
+
+    # --- runs and relatives -----------------------------------------------------------------------------------------
+
+    def runs(self, job_id: JobId) -> Sequence[Run]:
+        """Give the job's runs, oldest first."""
+        return list(self._walk(RUNS, SQL["runs_of_job"], (job_id,)))
+
+    def last_run(self, job_id: JobId) -> Run | None:
+        """Give the job's newest run, or None."""
+        runs = self.runs(job_id)
+        return runs[-1] if runs else None
+
+    def run_by_token(self, job_id: JobId, token: Token) -> Run | None:
+        """Give the job's run that was granted with `token`, or None."""
+        return next((run for run in reversed(self.runs(job_id)) if run.token == token), None)
+
+    def successors(self, job_id: JobId) -> Sequence[Job]:
+        """Give the jobs whose `retry_of` is this one, oldest first."""
+        return list(self._walk(JOBS, SQL["successors"], (job_id,)))
+
+    def granted_by(self, cmd: str) -> Sequence[Job]:
+        """Give the RUNNING jobs whose lease was granted by that command, in order of token."""
+        return list(self._walk(JOBS, SQL["granted_by"], (cmd,)))
+
+    def local_leases(self) -> Iterator[Job]:
+        """Walk the RUNNING jobs whose lease belongs to an opening of the store."""
+        return self._walk(JOBS, SQL["local_leases"], ())
+
+    # --- the order of dispatch --------------------------------------------------------------------------------------
+
+    def ready(
+        self, namespace: str, queues: Sequence[str], job_types: Sequence[str] | None, now: Timestamp
+    ) -> Iterator[Job]:
+        """Walk the ready jobs of these queues in the order of dispatch."""
+        del now  # the batch has promoted what is due
+        sql, last = (SQL["ready"], ()) if job_types is None else (SQL["ready_of_types"], (_json_list(job_types),))
+        walks = [self._walk(JOBS, sql, (namespace, queue, *last)) for queue in dict.fromkeys(queues)]
+        return walks[0] if len(walks) == 1 else merge(*walks, key=place)
+
+    def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
+        """Give all QUEUED jobs of one band, delayed ones too, in order."""
+        return list(self._walk(JOBS, SQL["band"], {"namespace": namespace, "queue": queue, "rank": rank}))
+
+    def bands(self, namespace: str, queue: str) -> Sequence[int]:
+        """Give the ranks that QUEUED jobs of the queue have, ascending."""
+        self._settle()
+        ranks: list[int] = []
+        rank: int | None = -(1 << 62)
+        while True:
+            values = {"namespace": namespace, "queue": queue, "rank": rank}
+            rank = self._db.execute(SQL["next_band"], values).fetchone()[0]
+            if rank is None:
+                return ranks
+            ranks.append(rank)
+
+    def edge(self, namespace: str, queue: str, rank: int, *, last: bool) -> int | None:
+        """Give the lowest or highest position in the band, delayed jobs included; None if empty."""
+        self._settle()
+        sql = SQL["highest_position"] if last else SQL["lowest_position"]
+        values = {"namespace": namespace, "queue": queue, "rank": rank}
+        return cast("int | None", self._db.execute(sql, values).fetchone()[0])
+
+    def beside(self, job: Job, *, after: bool) -> Job | None:
+        """Give the QUEUED job next before or after this one in its band, delayed jobs included."""
+        values = {
+            "namespace": job.namespace,
+            "queue": job.queue,
+            "rank": job.rank,
+            "position": job.position,
+            "created_at": job.created_at,
+            "job_id": job.job_id,
+        }
+        return next(self._walk(JOBS, SQL["job_after"] if after else SQL["job_before"], values), None)
+
+    # --- what is due ------------------------------------------------------------------------------------------------
+
+    def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
+        """Walk the records of a lane whose time is at or before `until`, earliest first, then by id."""
+        table, sql = _DUE[lane]
+        return self._walk(table, sql, (until, -1))
+
+    def next_due(self, lane: Lane) -> Timestamp | None:
+        """Give the earliest time of a lane, or None."""
+        table, sql = _DUE[lane]
+        first = next(self._walk(table, sql, (FOREVER, 1)), None)
+        return None if first is None else _time_of(lane, first)
+
+    # --- what people ask for ----------------------------------------------------------------------------------------
+
+    def jobs(self, query: JobQuery) -> Sequence[Job]:
+        """Give the matching jobs, newest first."""
+        created_at, job_id = query.before or (_BEYOND, "")
+        values = {
+            "namespace": query.namespace,
+            "created_at": created_at,
+            "job_id": job_id,
+            "queue": query.queue,
+            "job_type": query.job_type,
+            "limit": query.limit,
+        }
+        statuses = list(JobStatus) if query.status is None else [query.status]
+        walks: list[Iterator[Job]] = [
+            self._walk(JOBS, SQL["jobs_of_status"], {**values, "status": status.value}) for status in statuses
+        ]
+        newest_first = merge(*walks, key=lambda job: (job.created_at, job.job_id), reverse=True)
+        return list(islice(newest_first, query.limit))
+
+    def counts(self) -> Sequence[QueueCount]:
+        """Count jobs by namespace, queue and status."""
+        self._settle()
+        rows = self._db.execute(SQL["counts"])
+        return [QueueCount(namespace, queue, JobStatus(status), count) for namespace, queue, status, count in rows]
+
+    def _walk(self, table: Table, sql: str, values: Values) -> Iterator[Any]:
+        """Give the records of a query one by one; what is not asked for is not read."""
+        self._settle()
+        cursor = self._db.execute(sql, values)
+        self._walks.add(cursor)
+        try:
+            for row in cursor:
+                yield self._resolve(table, row)
+        finally:
+            self._walks.discard(cursor)
+            cursor.close()
+
+
+def _json_list(names: Sequence[str]) -> str:
+    return msgspec.json.encode(list(names)).decode()
+
+
+def _time_of(lane: Lane, record: Record) -> Timestamp | None:
+    match record:
+        case DoneCommand():
+            return record.at
+        case HeldKey():
+            return record.held_until
+        case Job() if lane is Lane.LEASE:
+            return record.lease_expires_at
+        case Job() if lane is Lane.TTL:
+            return record.expires_at
+        case Job() if lane is Lane.DELAYED:
+            return record.not_before
+        case Job():
+            return record.finished_at
+        case _:
+            raise AssertionError(lane)

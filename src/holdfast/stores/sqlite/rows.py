@@ -1,0 +1,302 @@
+"""Records as rows and back. A row is the record's fields in order, then what the table keeps beside them.
+
+Conversion goes by position, and only where SQL has no such type: enums become their text, payloads and small structs
+JSON text, booleans 0 and 1. What is bound is exactly what comes back, so the sum of a row needs no decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryKind, RetryMode, Run, RunStatus
+from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Queue, Record
+from holdfast.stores.sqlite.statements import COLUMNS, SQL, bound_columns
+
+Row = tuple[Any, ...]
+
+_astuple = msgspec.structs.astuple
+_json = msgspec.json.Encoder().encode
+_tags: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
+_backoff: msgspec.json.Decoder[Backoff] = msgspec.json.Decoder(Backoff)
+
+#: Where `lane` stands in the sum of a job's row.
+LANE_BIT = 32
+
+
+def sum_of(fields: Sequence[Any]) -> int:
+    """Give the checksum of a row's fields."""
+    return crc32(_json(fields))
+
+
+def chained(before: int, seq: int, ts: str, event: bytes) -> int:
+    """Give the sum of an event, continued from that of the event before."""
+    return crc32(event, crc32(b"%d %b " % (seq, ts.encode()), before))
+
+
+@lru_cache(1024)
+def _write_backoff(backoff: Backoff) -> str:
+    return _json(backoff).decode()
+
+
+_read_backoff = lru_cache(1024)(_backoff.decode)
+
+
+def _text(raw: msgspec.Raw) -> str:
+    return str(raw, "utf-8")
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+_AT = {name: at for at, name in enumerate(COLUMNS["jobs"])}
+_PARAMS, _STATUS, _RETRY_MODE, _BACKOFF = _AT["params"], _AT["status"], _AT["retry_mode"], _AT["backoff"]
+_RETRY_KIND, _DIRECT, _SCOPE, _HOLD = _AT["retry_kind"], _AT["direct"], _AT["key_scope"], _AT["key_hold"]
+_TAGS, _RESULT, _LEASE_S, _TIMEOUT_S = _AT["tags"], _AT["result"], _AT["lease_s"], _AT["timeout_s"]
+
+_statuses: dict[str, JobStatus] = {status.value: status for status in JobStatus}
+_modes: dict[str, RetryMode] = {mode.value: mode for mode in RetryMode}
+_kinds: dict[str, RetryKind] = {kind.value: kind for kind in RetryKind}
+_scopes: dict[str, KeyScope] = {scope.value: scope for scope in KeyScope}
+_holds: dict[str, KeyHold] = {hold.value: hold for hold in KeyHold}
+
+
+def job_row(job: Job) -> Row:
+    """Write a job: its fields, its lane, its sum."""
+    row: list[Any] = list(_astuple(job))
+    row[_PARAMS] = _text(job.params)
+    row[_STATUS] = job.status.value
+    row[_LEASE_S] = float(job.lease_s)
+    row[_RETRY_MODE] = job.retry_mode.value
+    row[_BACKOFF] = _write_backoff(job.backoff)
+    row[_DIRECT] = int(job.direct)
+    row[_SCOPE] = job.key_scope.value
+    row[_HOLD] = job.key_hold.value
+    if job.timeout_s is not None:
+        row[_TIMEOUT_S] = float(job.timeout_s)
+    if job.retry_kind is not None:
+        row[_RETRY_KIND] = job.retry_kind.value
+    if job.tags is not None:
+        row[_TAGS] = _json(job.tags).decode()
+    if job.result is not None:
+        row[_RESULT] = _text(job.result)
+    lane = int(job.not_before is not None and job.status is JobStatus.QUEUED)
+    total = crc32(_json(row)) | lane << LANE_BIT
+    row.append(lane)
+    row.append(total)
+    return tuple(row)
+
+
+def job_of(row: Row) -> Job:
+    """Read a job from its fields."""
+    fields = list(row)
+    fields[_PARAMS] = msgspec.Raw(row[_PARAMS])
+    fields[_STATUS] = _statuses[row[_STATUS]]
+    fields[_RETRY_MODE] = _modes[row[_RETRY_MODE]]
+    fields[_BACKOFF] = _read_backoff(row[_BACKOFF])
+    fields[_DIRECT] = row[_DIRECT] != 0
+    fields[_SCOPE] = _scopes[row[_SCOPE]]
+    fields[_HOLD] = _holds[row[_HOLD]]
+    if row[_RETRY_KIND] is not None:
+        fields[_RETRY_KIND] = _kinds[row[_RETRY_KIND]]
+    if row[_TAGS] is not None:
+        fields[_TAGS] = _tags.decode(row[_TAGS])
+    if row[_RESULT] is not None:
+        fields[_RESULT] = msgspec.Raw(row[_RESULT])
+    return Job(*fields)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+_RUN_AT = {name: at for at, name in enumerate(COLUMNS["job_runs"])}
+_RUN_STATUS, _SNAPSHOT = _RUN_AT["status"], _RUN_AT["params_snapshot"]
+_RUN_RAW = tuple(_RUN_AT[name] for name in ("details", "artifacts", "progress"))
+_ends: dict[str, RunStatus] = {status.value: status for status in RunStatus}
+
+
+def run_row(run: Run) -> Row:
+    """Write a run: its fields, its sum."""
+    row: list[Any] = list(_astuple(run))
+    row[_SNAPSHOT] = _text(run.params_snapshot)
+    if run.status is not None:
+        row[_RUN_STATUS] = run.status.value
+    for at in _RUN_RAW:
+        if row[at] is not None:
+            row[at] = _text(row[at])
+    row.append(crc32(_json(row)))
+    return tuple(row)
+
+
+def run_of(row: Row) -> Run:
+    """Read a run from its fields."""
+    fields = list(row)
+    fields[_SNAPSHOT] = msgspec.Raw(row[_SNAPSHOT])
+    if row[_RUN_STATUS] is not None:
+        fields[_RUN_STATUS] = _ends[row[_RUN_STATUS]]
+    for at in _RUN_RAW:
+        if row[at] is not None:
+            fields[at] = msgspec.Raw(row[at])
+    return Run(*fields)
+
+
+# --- the small tables -------------------------------------------------------------------------------------------------
+
+
+def _summed(*fields: Any) -> Row:
+    return (*fields, sum_of(fields))
+
+
+def queue_row(queue: Queue) -> Row:
+    """Write a queue's settings: its fields, its sum."""
+    return _summed(queue.namespace, queue.name, int(queue.paused), queue.pause_reason)
+
+
+def queue_of(row: Row) -> Queue:
+    """Read a queue's settings from its fields."""
+    namespace, name, paused, reason = row
+    return Queue(namespace, name, paused != 0, reason)
+
+
+def held_key_row(held: HeldKey) -> Row:
+    """Write a held key: its fields, its sum."""
+    return _summed(held.namespace, held.unique_key, held.job_id, held.hold.value, held.held_until)
+
+
+def held_key_of(row: Row) -> HeldKey:
+    """Read a held key from its fields."""
+    namespace, name, job_id, hold, until = row
+    return HeldKey(namespace, name, job_id, _holds[hold], until)
+
+
+def command_row(done: DoneCommand) -> Row:
+    """Write a remembered command: its fields, its sum."""
+    return _summed(done.cmd, done.digest, _text(done.outcome), done.at)
+
+
+def command_of(row: Row) -> DoneCommand:
+    """Read a remembered command from its fields."""
+    cmd, digest, outcome, at = row
+    return DoneCommand(cmd, digest, msgspec.Raw(outcome), at)
+
+
+# --- the store's own row ----------------------------------------------------------------------------------------------
+
+
+class Meta(NamedTuple):
+    """What the store as a whole remembers; columns as in `META_COLUMNS`."""
+
+    store_id: str
+    #: None: there is no record `Authority` yet.
+    last_token: int | None
+    dispatch_paused: int
+    dispatch_reason: str | None
+    #: Number, time and sum of the last event.
+    seq: int
+    ts: str
+    chain: int
+    #: Number and sum of the last event that was trimmed.
+    trimmed_seq: int
+    trimmed_chain: int
+
+    @property
+    def authority(self) -> Authority | None:
+        """Give the record kept here, or None if it was never written."""
+        if self.last_token is None:
+            return None
+        return Authority(self.last_token, self.dispatch_paused != 0, self.dispatch_reason)  # type: ignore[arg-type]  # the column holds tokens only
+
+    def row(self) -> Row:
+        """Write it: its fields, its sum."""
+        return (*self, sum_of(self))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+class Table(NamedTuple):
+    """How one kind of record is kept. `meta` is no such table: its row is more than its record."""
+
+    kind: type[Record]
+    read: Callable[[Row], Any]
+    write: Callable[[Any], Row]
+    get: str
+    all: str
+    #: Fits rows of `write`.
+    insert: str
+    #: None: `insert` replaces.
+    update: Callable[[Record, Record], str] | None
+    delete: str
+    #: Whether its key has two parts.
+    paired: bool = False
+
+    def key(self, key: Key) -> tuple[str, ...]:
+        """Split a key into the columns it is made of."""
+        return tuple(key.split("\0", 1)) if self.paired else (key,)
+
+
+_EDITED = [name for name in bound_columns(SQL["edit_job"]) if name not in bound_columns(SQL["update_job"])]
+_edited = attrgetter(*_EDITED)
+
+
+def _job_update(before: Record, after: Record) -> str:
+    """Choose the statement that writes the least: each column that is set rewrites the indexes it is part of."""
+    return SQL["update_job"] if _edited(before) == _edited(after) else SQL["edit_job"]
+
+
+def _run_update(before: Record, after: Record) -> str:
+    del before, after
+    return SQL["update_run"]
+
+
+def _binder(statement: str, columns: Iterable[str]) -> Callable[[Row], Row]:
+    at = {name: place for place, name in enumerate(columns)}
+    return itemgetter(*(at[name] for name in bound_columns(statement)))
+
+
+#: UPDATE statement → what it binds of a written row.
+BOUND: dict[str, Callable[[Row], Row]] = {
+    SQL["update_job"]: _binder(SQL["update_job"], (*COLUMNS["jobs"], "lane", "sum")),
+    SQL["edit_job"]: _binder(SQL["edit_job"], (*COLUMNS["jobs"], "lane", "sum")),
+    SQL["update_run"]: _binder(SQL["update_run"], (*COLUMNS["job_runs"], "sum")),
+}
+
+JOBS = Table(Job, job_of, job_row, SQL["job"], SQL["all_jobs"], SQL["insert_job"], _job_update, SQL["delete_job"])
+RUNS = Table(Run, run_of, run_row, SQL["run"], SQL["all_runs"], SQL["insert_run"], _run_update, SQL["delete_run"])
+QUEUES = Table(
+    Queue,
+    queue_of,
+    queue_row,
+    SQL["queue"],
+    SQL["all_queues"],
+    SQL["save_queue"],
+    None,
+    SQL["delete_queue"],
+    paired=True,
+)
+HELD_KEYS = Table(
+    HeldKey,
+    held_key_of,
+    held_key_row,
+    SQL["held_key"],
+    SQL["all_held_keys"],
+    SQL["save_held_key"],
+    None,
+    SQL["delete_held_key"],
+    paired=True,
+)
+COMMANDS = Table(
+    DoneCommand,
+    command_of,
+    command_row,
+    SQL["command"],
+    SQL["all_commands"],
+    SQL["save_command"],
+    None,
+    SQL["delete_command"],
+)
+#: In the order they are written: a run refers to its job.
+BY_KIND: dict[type, Table] = {table.kind: table for table in (JOBS, RUNS, QUEUES, HELD_KEYS, COMMANDS)}

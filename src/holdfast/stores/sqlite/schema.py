@@ -1,0 +1,170 @@
+"""The file: made whole or not at all, recognised before it is used, brought up to date in one transaction.
+
+A new database is built beside its place and linked there when it is complete and synced, so nobody ever meets half of
+one, and of two processes that make it at once one wins. An empty file is therefore never ours: it is refused, like
+everything else that does not carry our mark, and never overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.errors import InvalidValue, MigrationFailed, NoPath, StoreDamaged, StoreFailed, StoreReadOnly, TooNew
+from holdfast.points import reach
+from holdfast.stores.sqlite.connections import begin_immediate, connect, translated
+from holdfast.stores.sqlite.rows import Meta
+from holdfast.stores.sqlite.statements import SQL, read_sql
+
+#: Marks a database as ours ("Hold").
+APPLICATION_ID = 0x486F_6C64
+VERSION = 1
+
+Migration = Callable[[sqlite3.Connection], None]
+#: Version → the step that leads from it to the next.
+MIGRATIONS: Mapping[int, Migration] = {}
+
+
+def make_if_missing(path: str) -> None:
+    """Make an empty store at `path`, unless there is something already."""
+    if os.path.lexists(path):
+        return
+    place = Path(path)
+    draft = place.with_name(f".{place.name}.new-{secrets.token_hex(8)}")
+    try:
+        _build(str(draft))
+        reach("sqlite.built")
+        # A link, not a rename: it fails if another process was faster, and theirs stays.
+        with suppress(FileExistsError):
+            os.link(draft, place)
+        _sync(place.parent)
+    except OSError as error:
+        raise StoreFailed(
+            f"{path}: cannot be made: {error.strerror}. Nothing is there.",
+            hint="Check the path, its permissions and the space on its disk.",
+            file=path,
+        ) from error
+    finally:
+        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm"), Path(f"{draft}-journal")):
+            leftover.unlink(missing_ok=True)
+
+
+def _build(draft: str) -> None:
+    fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(fd, 0o600)  # whatever the umask; SQLite gives its other files the same mode
+    finally:
+        os.close(fd)
+    try:
+        db = connect(draft, "rw")
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.executescript(f"BEGIN; {read_sql('sqlite-v1.sql')}")
+            db.execute(SQL["save_meta"], Meta(secrets.token_hex(16), None, 0, None, 0, "", 0, 0, 0).row())
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("COMMIT")
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise translated(error, draft) from error
+    _sync(Path(draft))
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def demand_ours(path: str) -> None:
+    """Refuse whatever is not a Holdfast database this version can read. Changes nothing."""
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116 - the path may be bytes that are no text
+    except FileNotFoundError:
+        raise StoreReadOnly(f"{path}: there is no such file, and none is made when reading.", file=path) from None
+    except OSError as error:
+        raise StoreFailed(f"{path}: cannot be opened: {error.strerror}.", file=path) from error
+    if size == 0:
+        raise StoreDamaged(
+            f"{path}: the file is empty. A store is never empty; nothing was written.",
+            hint="If it was made by mistake, remove it and open again; else restore a copy.",
+            file=path,
+        )
+    try:
+        db = connect(path, "ro")
+        try:
+            mark = db.execute("PRAGMA application_id").fetchone()[0]
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise translated(error, path) from error
+    if mark != APPLICATION_ID:
+        raise InvalidValue(
+            f"{path}: a database, but not one of Holdfast (application_id {mark}). Nothing was changed.",
+            hint="Give another path.",
+            field="path",
+            file=path,
+        )
+    demand_readable(path, found, VERSION)
+
+
+def demand_readable(path: str, found: int, supported: int) -> None:
+    """Refuse a version newer than ours."""
+    if found > supported:
+        raise TooNew(
+            f"{path}: the schema has version {found}; this program reads up to {supported}. Nothing was changed.",
+            hint="Use the version of Holdfast that wrote it, or a newer one.",
+            found=found,
+            supported=supported,
+            file=path,
+        )
+
+
+def migrate(
+    db: sqlite3.Connection,
+    path: str,
+    patience_s: float,
+    *,
+    migrations: Mapping[int, Migration] = MIGRATIONS,
+    version: int = VERSION,
+) -> None:
+    """Bring the database to `version`: all steps in one transaction, run by whoever gets the lock first."""
+    if db.execute("PRAGMA user_version").fetchone()[0] == version:
+        return
+    begin_immediate(db, path, patience_s)
+    try:
+        # Looked at again under the lock: another process may have done it meanwhile.
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        demand_readable(path, found, version)
+        for step in range(found, version):
+            _step(db, path, step, migrations)
+        db.execute(f"PRAGMA user_version = {version}")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _step(db: sqlite3.Connection, path: str, step: int, migrations: Mapping[int, Migration]) -> None:
+    migration = migrations.get(step)
+    if migration is None:
+        raise NoPath(
+            f"{path}: no migration leads from version {step} to {step + 1}. Nothing was changed.",
+            hint="Open it with a version in between first.",
+            file=path,
+        )
+    try:
+        migration(db)
+    except Exception as error:
+        raise MigrationFailed(
+            f"{path}: the migration from version {step} to {step + 1} failed: {error}. Nothing was changed.", file=path
+        ) from error

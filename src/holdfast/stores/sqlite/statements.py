@@ -1,0 +1,52 @@
+"""The SQL of this store, by name. Text only: nothing here touches a database."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+from holdfast.model.records import TABLES
+
+#: Columns of the store's one row about itself; the first three after the id are the record `Authority`.
+META_COLUMNS = (
+    "store_id",
+    "last_token",
+    "dispatch_paused",
+    "dispatch_reason",
+    "seq",
+    "ts",
+    "chain",
+    "trimmed_seq",
+    "trimmed_chain",
+)
+#: Table → its columns that are fields of a record, in the order of the fields.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    name: META_COLUMNS if name == "meta" else kind.__struct_fields__ for name, kind in TABLES.items()
+}
+
+_BLOCK = re.compile(r"^-- name: (\w+)\n-- .*\n(?:-- .*\n)*((?:(?!--).*\n)+)", re.MULTILINE)
+_BOUND = re.compile(r"(\w+) = \?")
+
+
+def read_sql(file: str) -> str:
+    """Read a file of the folder `stores/sql`."""
+    return resources.files("holdfast.stores").joinpath("sql", file).read_text(encoding="utf-8")
+
+
+def blocks(text: str) -> dict[str, str]:
+    """Split a file into its named blocks, with columns and parameters written out."""
+    found = {name: body.strip().rstrip(";") for name, body in _BLOCK.findall(text)}
+    for table, columns in COLUMNS.items():
+        names, places = ", ".join(columns), ", ".join("?" * len(columns))
+        found = {
+            name: body.replace(f"{{{table}}}", names).replace(f"{{{table}?}}", places) for name, body in found.items()
+        }
+    return found
+
+
+def bound_columns(statement: str) -> list[str]:
+    """Give the columns an UPDATE binds, in order, those of its WHERE last."""
+    return _BOUND.findall(statement)
+
+
+SQL = blocks(read_sql("sqlite.sql"))

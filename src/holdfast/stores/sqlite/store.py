@@ -1,0 +1,329 @@
+"""`sqlite:` — one file, many processes of one host, one transaction a batch.
+
+Writes go through the one writer connection of the process, under a lock; each batch is BEGIN IMMEDIATE … COMMIT with
+`synchronous=FULL`, so what was committed survives power loss. Reads use connections of their own, each inside one read
+transaction: they see one state and block nobody.
+
+Order of a commit: pending records, events and the store's own row are written; COMMIT; only then is what was added
+known as durable and are waiters woken. A failed COMMIT leaves the outcome open, so nothing more is written by this
+opening.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Literal
+
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreReadOnly
+from holdfast.journal.fs import after_fork_in_child, filesystem_kind, is_network
+from holdfast.model.times import Timestamp
+from holdfast.points import reach
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.sqlite.batch import Batch
+from holdfast.stores.sqlite.check import findings
+from holdfast.stores.sqlite.connections import begin_immediate, open_reader, open_writer, translated
+from holdfast.stores.sqlite.lookups import Lookups
+from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
+from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.wake import Bells
+
+#: How long a write waits for other processes, in seconds.
+PATIENCE_S = 30.0
+#: Events read at a time by `feed`.
+PAGE = 500
+#: Idle connections kept for readers.
+SPARE_READERS = 4
+
+
+class SqliteStore:
+    """A store in one SQLite database."""
+
+    promises = Promises(name="sqlite", durability=Durability.SYNC, many_processes=True, reopens=True)
+
+    def __init__(self, path: str, writer: sqlite3.Connection | None, patience_s: float) -> None:
+        """Use `open` instead."""
+        self.path = path
+        self._patience_s = patience_s
+        #: None: opened for reading.
+        self._writer = writer
+        self._batch = None if writer is None else Batch(writer)
+        self._writing = threading.Lock()
+        self._readers: list[sqlite3.Connection] = []
+        self._reading = threading.Lock()
+        self._watch: sqlite3.Connection | None = None
+        self._watching = threading.Lock()
+        #: What the watching connection saw last: a version of the data, and the number of its last event.
+        self._seen = (-1, -1)
+        self._bells = Bells(path)
+        self._failure: HoldfastError | None = None
+        self._closed = False
+        self._of_parent = False
+        _open_stores.add(self)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        network: bool = False,
+        readonly: bool = False,
+        patience_s: float = PATIENCE_S,
+    ) -> SqliteStore:
+        """Open the store at `path`, making it if nothing is there.
+
+        - `network`: accept a network file system, where locks and syncs promise less.
+        - `patience_s`: how long a write waits for other processes before it raises StoreBusy.
+        - Raises InvalidValue or StoreDamaged for a file that is not ours, TooNew for one of a newer version.
+        """
+        place = os.path.realpath(path)
+        kind = filesystem_kind(place)
+        if not network and is_network(kind):
+            raise StoreFailed(
+                f"{place} lies on {kind}, a network file system, where locks and syncs promise less. "
+                "Nothing was opened.",
+                hint="Use a local disk, or add ?network=allow to the URL if you accept that.",
+                kind=kind,
+                file=place,
+            )
+        if not readonly:
+            make_if_missing(place)
+        demand_ours(place)
+        if readonly:
+            return cls(place, None, patience_s)
+        writer = open_writer(place)
+        try:
+            migrate(writer, place, patience_s)
+        except sqlite3.Error as error:
+            writer.close()
+            raise translated(error, place) from error
+        except BaseException:
+            writer.close()
+            raise
+        return cls(place, writer, patience_s)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self) -> Iterator[Batch]:
+        """Open a batch; it is durable when left normally, gone otherwise."""
+        self._demand_open()
+        with self._writing:
+            batch, db = self._demand_writer()
+            try:
+                begin_immediate(db, self.path, self._patience_s)
+                reach("sqlite.begun")
+                batch.begin()
+                yield batch
+                added = self._commit(batch, db)
+            except BaseException as error:
+                self._take_back(batch, db)
+                if isinstance(error, sqlite3.Error):
+                    raise self._remember(translated(error, self.path)) from error
+                raise
+        if added:
+            self._bells.ring()
+
+    def _commit(self, batch: Batch, db: sqlite3.Connection) -> bool:
+        """Make the batch durable; tell whether there was anything in it."""
+        batch.finish()
+        if not batch.has_changes:
+            db.execute("ROLLBACK")
+            return False
+        batch.write_out()
+        reach("sqlite.committing")
+        db.execute("COMMIT")
+        reach("sqlite.committed")
+        batch.committed()
+        return True
+
+    def _take_back(self, batch: Batch, db: sqlite3.Connection) -> None:
+        batch.finish()
+        batch.forget()
+        if db.in_transaction:
+            with suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+
+    def _remember(self, error: HoldfastError) -> HoldfastError:
+        """Stop taking writes after an error that leaves the outcome open."""
+        if isinstance(error, StoreFailed):
+            self._failure = error
+        return error
+
+    def trim(self, before: Timestamp, limit: int) -> int:
+        """Forget events older than `before`, at most `limit`."""
+        with self.write() as batch:
+            return batch.trim(before, limit)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[Lookups]:
+        """Open a view of what is durable."""
+        db = self._reader()
+        view = Lookups(db)
+        healthy = False
+        try:
+            db.execute("BEGIN")
+            _ = view.seq  # SQLite fixes the state at the first read, not at BEGIN
+            yield view
+            healthy = True
+        except sqlite3.Error as error:
+            raise translated(error, self.path) from error
+        except BaseException:
+            healthy = True
+            raise
+        finally:
+            view.finish()
+            self._give_back(db, healthy=healthy)
+
+    def feed(self, after: int) -> Iterator[Entry]:
+        """Walk the durable events above `after`."""
+        with self.read() as view:
+            last = view.seq
+        # The first page is read at once, so that a number that is too old is refused here.
+        return chain(self._page(after, last), self._later_pages(after, last))
+
+    def _page(self, after: int, last: int) -> list[Entry]:
+        with self.read() as view:
+            return view.entries(after, last, PAGE)
+
+    def _later_pages(self, after: int, last: int) -> Iterator[Entry]:
+        after += PAGE
+        while after < last:
+            yield from self._page(after, last)
+            after += PAGE
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Wait for a durable event above `after`, of this process or another."""
+        clock = SystemClock()
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        while True:
+            # Before looking, so that whatever comes after the look rings.
+            count = self._bells.count()
+            if self._last_seq() > after:
+                return True
+            left = self._bells.pause_s if deadline is None else deadline - clock.monotonic()
+            if left <= 0:
+                return False
+            self._bells.sleep(count, min(left, self._bells.pause_s))
+            if self._closed:
+                return False
+
+    def _last_seq(self) -> int:
+        """Give the number of the last durable event; asks the tables only if the data has changed."""
+        self._demand_open()
+        with self._watching:
+            try:
+                if self._watch is None:
+                    self._watch = open_reader(self.path, self._mode)
+                version = self._watch.execute("PRAGMA data_version").fetchone()[0]
+                if version != self._seen[0]:
+                    self._seen = (version, self._watch.execute(SQL["last_seq"]).fetchone()[0])
+            except sqlite3.Error as error:
+                raise translated(error, self.path) from error
+            return self._seen[1]
+
+    # --- looking after the file -------------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        """Read everything and list what is wrong."""
+        db = self._reader()
+        try:
+            return findings(db, self.path)
+        finally:
+            self._give_back(db, healthy=False)
+
+    def snapshot(self) -> None:
+        """Copy the log into the database and cut it, as far as readers let us."""
+        self._demand_open()
+        with self._writing:
+            _, db = self._demand_writer()
+            try:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                db.execute("PRAGMA optimize").fetchall()
+            except sqlite3.Error as error:
+                raise self._remember(translated(error, self.path)) from error
+
+    def close(self) -> None:
+        """Close every connection. The last process to close copies the log into the database."""
+        if self._of_parent or self._closed:
+            return
+        self._bells.close()
+        with self._writing, self._reading, self._watching:
+            self._closed = True
+            mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]
+            self._readers.clear()
+            self._watch = self._writer = self._batch = None
+        for db in mine:
+            with suppress(sqlite3.Error):
+                db.close()
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    @property
+    def _mode(self) -> Literal["ro", "rw"]:
+        return "ro" if self._writer is None else "rw"
+
+    def _reader(self) -> sqlite3.Connection:
+        self._demand_open()
+        with self._reading:
+            if self._readers:
+                return self._readers.pop()
+        return open_reader(self.path, self._mode)
+
+    def _give_back(self, db: sqlite3.Connection, *, healthy: bool) -> None:
+        if self._of_parent:
+            return
+        with suppress(sqlite3.Error):
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        with self._reading:
+            if healthy and not self._closed and len(self._readers) < SPARE_READERS:
+                self._readers.append(db)
+                return
+        db.close()
+
+    def _demand_open(self) -> None:
+        if self._of_parent:
+            raise StoreClosed(
+                f"{self.path}: the store was opened before the process forked and belongs to the parent.",
+                hint="Open the store again in the child.",
+                file=self.path,
+            )
+        if self._closed:
+            raise StoreClosed(f"{self.path}: the store was closed.", file=self.path)
+
+    def _demand_writer(self) -> tuple[Batch, sqlite3.Connection]:
+        self._demand_open()
+        if self._failure is not None:
+            raise StoreFailed(
+                f"{self.path}: an earlier write failed, and the store takes no more: {self._failure.message}",
+                file=self.path,
+            )
+        if self._writer is None or self._batch is None:
+            raise StoreReadOnly(f"{self.path}: the store was opened for reading. Nothing was written.", file=self.path)
+        return self._batch, self._writer
+
+
+#: Kept only so that a forked child finds them.
+_open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+#: Connections of the parent. A child must neither use nor close them.
+_of_parent: list[object] = []
+
+
+def _leave_to_parent() -> None:
+    for store in list(_open_stores):
+        store._of_parent = True  # noqa: SLF001 - the fork concerns this module, not the class's users
+        _of_parent.append((store._writer, store._watch, store._readers))  # noqa: SLF001 - the same
+        store._bells.leave_to_parent()  # noqa: SLF001 - the same
+    _open_stores.clear()
+
+
+after_fork_in_child(_leave_to_parent)
