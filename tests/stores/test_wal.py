@@ -1,0 +1,274 @@
+"""`wal:` beyond what every store must do: its failures, its snapshots, and what it refuses to open."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import threading
+
+import msgspec
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.errors import (
+    BadEvent,
+    InvalidValue,
+    SnapshotDamaged,
+    StoreClosed,
+    StoreDamaged,
+    StoreFailed,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    UnknownEvent,
+)
+from holdfast.journal import Journal, JournalOptions
+from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
+from holdfast.model.records import TABLES
+from holdfast.points import listening
+from holdfast.stores.wal import WalStore
+from holdfast.testing import ManualClock, SimFS
+
+TINY = JournalOptions(segment_bytes=4000, flush_after_s=None, full_retry_s=0.0, full_retries=2)
+
+
+def opened(fs, **more):
+    return WalStore.open("store", fs=fs, clock=ManualClock(), options=TINY, **more)
+
+
+def put(engine, *job_ids):
+    jobs = tuple(NewJob(job_id=job_id, job_type="work", params=msgspec.Raw(b"{}")) for job_id in job_ids)
+    return engine.submit(Enqueue(jobs=jobs))
+
+
+def tables_of(store):
+    with store.read() as view:
+        return {name: list(view.all(kind)) for name, kind in TABLES.items()}
+
+
+def test_after_every_command_the_state_in_memory_is_the_state_replayed_from_disk():
+    fs = SimFS()
+    engine = Engine(opened(fs), clock=ManualClock())
+    steps = [
+        lambda: put(engine, "a", "b", "c"),
+        lambda: engine.submit(Lease(worker_id="w", n=2)),
+        lambda: engine.submit(Complete(job_id="a", token=1, result=msgspec.Raw(b'{"x":[1,2]}'))),
+        engine.store.snapshot,
+        lambda: put(engine, "d"),
+    ]
+    for step in steps:
+        step()
+        replayed = opened(fs, readonly=True)
+        assert tables_of(replayed) == tables_of(engine.store)
+        replayed.close()
+
+
+def with_snapshots(count):
+    fs = SimFS()
+    engine = Engine(opened(fs), clock=ManualClock())
+    for at in range(count):
+        put(engine, *(f"{at}-{n}" for n in range(5)))
+        engine.store.snapshot()
+    put(engine, "last")
+    wanted = tables_of(engine.store)
+    engine.close()
+    return fs, wanted
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_damaged_newest_snapshot_costs_nothing_but_time(count):
+    fs, wanted = with_snapshots(count)
+    disk = fs.image().reboot()
+    disk.put(f"snapshots/{max(disk.listdir('snapshots'))}", b"not a snapshot")
+    for _ in range(2):
+        store = opened(disk)
+        assert tables_of(store) == wanted
+        store.close()
+
+
+def test_two_damaged_snapshots_are_both_named_and_nothing_starts_empty():
+    fs, _ = with_snapshots(2)
+    disk = fs.image().reboot()
+    names = disk.listdir("snapshots")
+    for name in names:
+        disk.put(f"snapshots/{name}", b"not a snapshot")
+    with pytest.raises(SnapshotDamaged) as refused:
+        opened(disk)
+    assert all(name in str(refused.value) for name in names)
+
+
+def test_a_snapshot_taken_under_load_holds_exactly_what_was_durable(tmp_path):
+    store = WalStore.open(tmp_path / "s")
+    engine = Engine(store)
+    stop = threading.Event()
+
+    def produce(name):
+        for n in range(10_000):
+            if stop.is_set():
+                return
+            put(engine, f"{name}-{n}")
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in "xyz"]
+    for thread in threads:
+        thread.start()
+    for _ in range(4):
+        store.snapshot()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    wanted = tables_of(store)
+    engine.close()
+    again = WalStore.open(tmp_path / "s")
+    assert tables_of(again) == wanted
+    assert not again.check()
+    again.close()
+
+
+def test_a_failed_sync_acknowledges_nothing_and_shows_nothing():
+    fs = SimFS()
+    engine = Engine(opened(fs), clock=ManualClock())
+    put(engine, "kept")
+    before = tables_of(engine.store)
+    fs.fail("sync")
+    with pytest.raises(StoreFailed):
+        put(engine, "maybe")
+    assert tables_of(engine.store) == before
+    with pytest.raises(StoreFailed, match="takes no more writes"):
+        put(engine, "later")
+    engine.close()
+    store = opened(fs.power_loss("lose"))
+    assert [job.job_id for job in tables_of(store)["jobs"]] == ["kept"]
+
+
+def test_a_full_disk_is_told_and_reading_goes_on():
+    fs = SimFS()
+    engine = Engine(opened(fs), clock=ManualClock())
+    put(engine, "kept")
+    fs.fail("write", 1, errno.ENOSPC, times=None)
+    with pytest.raises(StoreFull):
+        put(engine, "too much")
+    assert [job.job_id for job in tables_of(engine.store)["jobs"]] == ["kept"]
+
+
+def test_an_interrupted_commit_is_settled_before_the_interruption_goes_on():
+    fs = SimFS()
+    engine = Engine(opened(fs), clock=ManualClock())
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with listening("engine.decided", interrupt), pytest.raises(KeyboardInterrupt):
+        put(engine, "undone")
+    assert tables_of(engine.store)["jobs"] == []
+    put(engine, "next")
+    assert tables_of(engine.store) == tables_of(opened(fs, readonly=True))
+
+
+def test_only_one_process_has_it(tmp_path):
+    store = WalStore.open(tmp_path / "s")
+    program = (
+        "import sys; from holdfast.stores.wal import WalStore; from holdfast.errors import StoreLocked\n"
+        "try: WalStore.open(sys.argv[1])\n"
+        "except StoreLocked as error: print(error)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "s")], capture_output=True, text=True, check=True
+    )
+    assert "is in use by pid" in told.stdout
+    store.close()
+
+
+def test_a_second_opening_in_the_same_process_is_refused_too(tmp_path):
+    store = WalStore.open(tmp_path / "s")
+    with pytest.raises(StoreLocked):
+        WalStore.open(tmp_path / "s")
+    store.close()
+
+
+def test_a_reader_beside_the_writer_changes_nothing(tmp_path):
+    store = WalStore.open(tmp_path / "s")
+    engine = Engine(store)
+    put(engine, "a")
+    reader = WalStore.open(tmp_path / "s", readonly=True)
+    assert [job.job_id for job in tables_of(reader)["jobs"]] == ["a"]
+    with pytest.raises(StoreReadOnly):
+        put(Engine(reader), "b")
+    reader.close()
+    put(engine, "c")
+    engine.close()
+
+
+def journal_with(fs, *events):
+    journal = Journal.open("store", fs=fs, clock=ManualClock(), options=TINY)
+    journal.append(list(events), ts=ManualClock().now()).wait()
+    journal.close()
+
+
+def test_an_event_of_unknown_type_refuses_the_start_and_is_named():
+    fs = SimFS()
+    journal_with(fs, {"type": "job:teleported", "job_id": "a"})
+    with pytest.raises(UnknownEvent, match="event 1 has the type 'job:teleported'"):
+        opened(fs)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{"type": "job:completed", "job_id": "a"}, {"type": "job:moved", "job_id": "a", "position": "first"}],
+    ids=["missing field", "mistyped field"],
+)
+def test_an_event_that_lacks_a_field_refuses_the_start_and_is_named(event):
+    fs = SimFS()
+    journal_with(fs, event)
+    with pytest.raises(BadEvent, match="event 1"):
+        opened(fs)
+
+
+def test_events_of_outsiders_are_kept_and_ignored():
+    fs = SimFS()
+    journal_with(fs, {"type": "x:note", "text": "hello"})
+    store = opened(fs)
+    assert tables_of(store)["jobs"] == []
+    put(Engine(store, clock=ManualClock()), "a")
+    assert [job.job_id for job in tables_of(store)["jobs"]] == ["a"]
+
+
+def test_events_that_contradict_each_other_refuse_the_start():
+    fs = SimFS()
+    journal_with(fs, {"type": "job:moved", "job_id": "nobody", "position": 1})
+    with pytest.raises(StoreDamaged, match="there is no job nobody"):
+        opened(fs)
+
+
+def test_the_feed_says_when_it_no_longer_reaches_back():
+    fs = SimFS()
+    engine = Engine(opened(fs), clock=ManualClock())
+    for at in range(12):
+        put(engine, f"{at}-a", f"{at}-b", f"{at}-c")
+        if at % 3 == 2:
+            engine.store.snapshot()
+    first = engine.store.journal.first_seq
+    assert first > 1
+    with pytest.raises(InvalidValue):
+        list(engine.store.feed(0))
+    assert [entry.seq for entry in engine.store.feed(first - 1)] == list(range(first, 37))
+
+
+def test_a_record_beyond_the_logs_limit_is_refused_alone(monkeypatch):
+    monkeypatch.setattr("holdfast.stores.wal.MAX_EVENT", 400)
+    engine = Engine(opened(SimFS()), clock=ManualClock())
+    big = NewJob(job_id="big", job_type="work", params=msgspec.Raw(b'{"pad":"%s"}' % (b"x" * 500)))
+    small = NewJob(job_id="small", job_type="work", params=msgspec.Raw(b"{}"))
+    refused, taken = engine.submit_many([Enqueue(jobs=(big,)), Enqueue(jobs=(small,))])
+    assert refused.code == "record_too_large"
+    assert taken.jobs[0].created
+    assert [job.job_id for job in tables_of(engine.store)["jobs"]] == ["small"]
+
+
+def test_a_closed_store_refuses_and_lets_waiters_go():
+    store = opened(SimFS())
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosed), store.read():
+        pass
+    assert store.wait(0, timeout=None)
