@@ -88,6 +88,8 @@ def recover(fs: FS, found: Survey, now: datetime, root: str) -> None:
         notes.append(_note_cut(found.cut))
     if notes or found.unended or not found.closed:
         rewrite(fs, found, notes, now)
+    elif found.end.offset:
+        _renew_closing(fs, found)
     for seq, _ in found.damaged:
         bak.keep_file(fs, "snapshot", snapshots.path_of(seq))
     for segment in found.leftovers:
@@ -139,6 +141,22 @@ def _copy(fs: FS, path: str, target: Handle, size: int) -> None:
                 write_all(fs, target, chunk)
         if at < size:
             raise OSError(errno.EIO, "the file ends before what was verified of it", path)
+
+
+def _renew_closing(fs: FS, found: Survey) -> None:
+    """Write the closing line once more, and sync it.
+
+    It can be read, and yet not be on the disk: the sync behind it may have failed, and whoever saw that may have died of
+    it. All before it was synced before it was written, so this one line is all that has to be made sure.
+    """
+    line = found.last_line + b"\n"
+    handle = fs.open(found.segments[-1].path, "append")
+    try:
+        fs.truncate(handle, found.end.offset - len(line))
+        write_all(fs, handle, line)
+        fs.sync(handle, metadata=True)
+    finally:
+        fs.close(handle)
 
 
 def remove_drafts(fs: FS) -> None:
