@@ -6,13 +6,13 @@ before, so that a batch can be undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 from holdfast.model.ids import JobId, Token
-from holdfast.model.jobs import Job, JobStatus, KeyHold, Run
+from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Record, key_of
 from holdfast.model.times import Timestamp
 from holdfast.rules.order import PlaceKey, place
@@ -50,6 +50,13 @@ class Tables:
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
         self._runs: dict[JobId, tuple[Run, ...]] = {}
         self._followers: dict[JobId, tuple[JobId, ...]] = {}
+        #: How each kind's indexes follow a change from one record to another.
+        self._reindex: dict[type, Callable[[Any, Any], None]] = {
+            Job: self._reindex_job,
+            Run: self._reindex_run,
+            DoneCommand: self._reindex_command,
+            HeldKey: self._reindex_key,
+        }
         #: Number and time of the last event folded in.
         self.seq = 0
         self.ts = Timestamp("")
@@ -60,24 +67,14 @@ class Tables:
         """Set a record, or remove it with None; return the one before."""
         table = self.records[kind]
         before: Record | None = table.get(key)
-        if before is not None:
-            self._unindex(before)
         if record is None:
             table.pop(key, None)
         else:
             table[key] = record
-            self._index(record)
-        if kind is Job and (before is None) != (record is None):
-            self._list(cast("Job", before or record), is_new=before is None)
+        reindex = self._reindex.get(kind)
+        if reindex is not None:
+            reindex(before, record)
         return before
-
-    def _list(self, job: Job, *, is_new: bool) -> None:
-        """Keep the order of creation, which no later change touches."""
-        key = (job.created_at, job.job_id)
-        if is_new:
-            _place_of(self._created, job.namespace).add(key)
-        else:
-            self._created[job.namespace].discard(key)
 
     def load(self, kind: type[Record], records: Iterable[Record]) -> None:
         """Fill an empty table, indexing everything at once."""
@@ -88,8 +85,7 @@ class Tables:
             self._index_jobs(table.values())
             return
         for record in records:
-            table[key_of(record)] = record
-            self._index(record)
+            self.put(kind, key_of(record), record)
 
     def _index_jobs(self, jobs: Iterable[Job]) -> None:
         """Index many jobs by sorting once, which is several times faster than placing each."""
@@ -119,55 +115,28 @@ class Tables:
         for namespace, created_keys in created.items():
             self._created[namespace] = OrderedSet(created_keys)
 
-    def _index(self, record: Record) -> None:
-        match record:
-            case Job():
-                self._index_job(record)
-            case Run():
-                runs = self._runs.get(record.job_id)
-                # Nearly always the only or the newest run.
-                newest = not runs or _run_order(runs[-1]) < _run_order(record)
-                others = runs or ()
-                self._runs[record.job_id] = (
-                    (*others, record) if newest else tuple(sorted((*others, record), key=_run_order))
-                )
-            case DoneCommand():
-                self._due[Lane.COMMAND].add((record.at, record.cmd))
-            case HeldKey():
-                if record.held_until is not None and record.hold is KeyHold.WINDOW:
-                    self._due[Lane.KEY].add((record.held_until, key_of(record)))
-            case _:
-                pass
+    def _reindex_job(self, before: Job | None, after: Job | None) -> None:
+        if before is not None:
+            self._take_out(before)
+        if after is not None:
+            self._place(after)
+        # What never changes in a job's life is indexed at its two ends only.
+        if before is None and after is not None:
+            _place_of(self._created, after.namespace).add((after.created_at, after.job_id))
+            self._link(after)
+        elif after is None and before is not None:
+            self._created[before.namespace].discard((before.created_at, before.job_id))
+            self._unlink(before)
 
-    def _unindex(self, record: Record) -> None:
-        match record:
-            case Job():
-                self._unindex_job(record)
-            case Run():
-                left = tuple(run for run in self._runs.get(record.job_id, ()) if run.run_id != record.run_id)
-                if left:
-                    self._runs[record.job_id] = left
-                else:
-                    self._runs.pop(record.job_id, None)
-            case DoneCommand():
-                self._due[Lane.COMMAND].discard((record.at, record.cmd))
-            case HeldKey():
-                if record.held_until is not None:
-                    self._due[Lane.KEY].discard((record.held_until, key_of(record)))
-            case _:
-                pass
-
-    def _index_job(self, job: Job) -> None:
+    def _place(self, job: Job) -> None:
         if job.status is JobStatus.QUEUED:
-            _place_of(self._ready if job.not_before is None else self._held_back, (job.namespace, job.queue)).add(
-                place(job)
-            )
+            lane = self._ready if job.not_before is None else self._held_back
+            _place_of(lane, (job.namespace, job.queue)).add(place(job))
         for lane_name, when in _dues(job):
             self._due[lane_name].add((when, job.job_id))
         self._count(job, 1)
-        self._link(job)
 
-    def _unindex_job(self, job: Job) -> None:
+    def _take_out(self, job: Job) -> None:
         if job.status is JobStatus.QUEUED:
             lane = self._ready if job.not_before is None or job.job_id in self._promoted else self._held_back
             lane[job.namespace, job.queue].discard(place(job))
@@ -175,15 +144,40 @@ class Tables:
         for lane_name, when in _dues(job):
             self._due[lane_name].discard((when, job.job_id))
         self._count(job, -1)
-        if job.retry_of is not None:
-            left = tuple(other for other in self._followers.get(job.retry_of, ()) if other != job.job_id)
-            self._followers[job.retry_of] = left
-            if not left:
-                del self._followers[job.retry_of]
 
     def _link(self, job: Job) -> None:
         if job.retry_of is not None:
             self._followers[job.retry_of] = (*self._followers.get(job.retry_of, ()), job.job_id)
+
+    def _unlink(self, job: Job) -> None:
+        if job.retry_of is not None:
+            left = tuple(other for other in self._followers.pop(job.retry_of) if other != job.job_id)
+            if left:
+                self._followers[job.retry_of] = left
+
+    def _reindex_run(self, before: Run | None, after: Run | None) -> None:
+        job_id = cast("Run", after or before).job_id
+        runs = self._runs.get(job_id, ())
+        if before is not None:
+            runs = tuple(run for run in runs if run.run_id != before.run_id)
+        if after is not None:
+            runs = tuple(sorted((*runs, after), key=_run_order)) if runs else (after,)
+        if runs:
+            self._runs[job_id] = runs
+        else:
+            self._runs.pop(job_id, None)
+
+    def _reindex_command(self, before: DoneCommand | None, after: DoneCommand | None) -> None:
+        if before is not None:
+            self._due[Lane.COMMAND].discard((before.at, before.cmd))
+        if after is not None:
+            self._due[Lane.COMMAND].add((after.at, after.cmd))
+
+    def _reindex_key(self, before: HeldKey | None, after: HeldKey | None) -> None:
+        if before is not None and before.held_until is not None:
+            self._due[Lane.KEY].discard((before.held_until, key_of(before)))
+        if after is not None and after.held_until is not None:
+            self._due[Lane.KEY].add((after.held_until, key_of(after)))
 
     def _count(self, job: Job, by: int) -> None:
         name = (job.namespace, job.queue, job.status)
