@@ -175,7 +175,7 @@ class Engine:
         if isinstance(command, Lease):
             self._clear_the_way(turn)
         now = turn.reading.now
-        decision = decide(turn.batch, command, now, turn.draws)
+        decision = decide(turn.batch, command, now, turn.draws, self.jump)
         if not decision.events:
             return decision.outcome
         try:

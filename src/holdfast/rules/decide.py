@@ -10,6 +10,7 @@ from typing import assert_never
 from holdfast.model.commands import (
     Bury,
     Cancel,
+    ClockJump,
     Command,
     Complete,
     EndSessions,
@@ -49,8 +50,8 @@ from holdfast.rules.values import problem_with
 Edit = Bury | Cancel | Move | Normalize | PauseDispatch | PauseQueue | ResumeDispatch | ResumeQueue | Update
 
 
-def decide(state: State, command: Command, now: Timestamp, draws: Draws) -> Decision:
-    """Give the events `command` causes at `now`, and its answer."""
+def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
+    """Give the events `command` causes at `now`, and its answer. `jump` is the last step of the clock forward."""
     refusal = problem_with(command)
     if refusal is not None:
         return answer(refusal)
@@ -60,9 +61,9 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws) -> Deci
         case Lease():
             return decide_lease(state, command, now, draws)
         case Extend():
-            return decide_extend(state, command, now, draws)
+            return decide_extend(state, command, now, draws, jump)
         case Complete() | Fail() | Snooze() | GiveUp():
-            return decide_report(state, command, now, draws)
+            return decide_report(state, command, now, draws, jump)
         case Release():
             return decide_release(state, command, now, draws)
         case Retry():

@@ -29,7 +29,7 @@ from holdfast.model.events import (
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, KeyScope
 from holdfast.model.outcomes import CancelAnswer, Changed, Done
-from holdfast.model.payloads import NULL
+from holdfast.model.payloads import NULL, shorten_error
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.rules.decision import Decision, answer, deny
 from holdfast.rules.order import FAR, GAP, back, place, rank_of
@@ -61,12 +61,17 @@ def decide_cancel(state: State, command: Cancel) -> Decision:
         return _not_so(job, "cancelled")
     if job.status is JobStatus.QUEUED or command.force:
         ended = JobCancelled(
-            job_id=job.job_id, reason=command.reason, token=job.token, cmd=command.cmd, actor=command.actor
+            job_id=job.job_id,
+            reason=shorten_error(command.reason),
+            token=job.token,
+            cmd=command.cmd,
+            actor=command.actor,
         )
         return answer(CancelAnswer(outcome="cancelled"), ended)
     if job.cancel_requested_at is not None:
         return answer(CancelAnswer(outcome="requested"))
-    asked = JobCancelRequested(job_id=job.job_id, reason=command.reason, cmd=command.cmd, actor=command.actor)
+    reason = shorten_error(command.reason)
+    asked = JobCancelRequested(job_id=job.job_id, reason=reason, cmd=command.cmd, actor=command.actor)
     return answer(CancelAnswer(outcome="requested"), asked)
 
 
@@ -77,7 +82,8 @@ def decide_bury(state: State, command: Bury) -> Decision:
         return _missing(command.job_id)
     if job.has_ended:
         return _not_so(job, "buried")
-    event = JobDead(job_id=job.job_id, reason=command.reason, cmd=command.cmd, actor=command.actor)
+    reason = shorten_error(command.reason)
+    event = JobDead(job_id=job.job_id, reason=reason, cmd=command.cmd, actor=command.actor)
     return answer(Changed(job_id=job.job_id), event)
 
 
@@ -117,7 +123,9 @@ def decide_update(state: State, command: Update) -> Decision:
         cmd=command.cmd,
         actor=command.actor,
     )
-    return answer(Changed(job_id=job.job_id, position=event.position or job.position), event)
+    return answer(
+        Changed(job_id=job.job_id, position=job.position if event.position is None else event.position), event
+    )
 
 
 def decide_move(state: State, command: Move) -> Decision:
@@ -214,14 +222,15 @@ def decide_pause(state: State, command: PauseQueue | ResumeQueue) -> Decision:
     paused = queue is not None and queue.paused
     match command:
         case PauseQueue():
-            if paused and queue is not None and queue.pause_reason == (command.reason or None):
+            reason = shorten_error(command.reason)
+            if paused and queue is not None and queue.pause_reason == (reason or None):
                 return answer(Done())
             return answer(
                 Done(),
                 QueuePaused(
                     namespace=command.namespace,
                     queue=command.queue,
-                    reason=command.reason,
+                    reason=reason,
                     cmd=command.cmd,
                     actor=command.actor,
                 ),
@@ -240,9 +249,10 @@ def decide_dispatch(state: State, command: PauseDispatch | ResumeDispatch) -> De
     authority = state.get(Authority, AUTHORITY) or Authority()
     match command:
         case PauseDispatch():
-            if authority.dispatch_paused and authority.dispatch_reason == (command.reason or None):
+            reason = shorten_error(command.reason)
+            if authority.dispatch_paused and authority.dispatch_reason == (reason or None):
                 return answer(Done())
-            return answer(Done(), DispatchPaused(reason=command.reason, cmd=command.cmd, actor=command.actor))
+            return answer(Done(), DispatchPaused(reason=reason, cmd=command.cmd, actor=command.actor))
         case ResumeDispatch():
             if not authority.dispatch_paused:
                 return answer(Done())

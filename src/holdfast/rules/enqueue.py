@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.errors import DuplicateKey, IdReused
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.events import Event, JobChanges, JobCreated, JobUpdated
+from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Enqueued, Refusal, Submitted, refuse
 from holdfast.model.records import Key, pair
@@ -25,6 +28,8 @@ class _Drafts:
         self.events: list[Event] = []
         self.created: dict[str, Job] = {}
         self.keys: dict[Key, Job] = {}
+        #: Holders of a key that this command has changed already, as they will be.
+        self.replaced: dict[JobId, Job] = {}
         self._backs: dict[tuple[str, str, int], int] = {}
 
     def next_position(self, namespace: str, queue: str, rank: int) -> int:
@@ -82,11 +87,11 @@ def _key_holder(drafts: _Drafts, new: NewJob) -> Job | str | None:
     """Give the job that holds the key: a draft, a stored job, or only its id where retention removed the job."""
     draft = drafts.keys.get(_wanted(new))
     if draft is not None:
-        return drafts.created.get(draft.job_id, draft)
+        return drafts.replaced.get(draft.job_id, draft)
     held = holder(drafts.state, new, drafts.now)
     if held is None:
         return None
-    return drafts.state.get(Job, held.job_id) or held.job_id
+    return drafts.replaced.get(held.job_id) or drafts.state.get(Job, held.job_id) or held.job_id
 
 
 def _conflict(drafts: _Drafts, new: NewJob, held_by: Job | str) -> Submitted | Refusal:
@@ -109,6 +114,7 @@ def _replace(drafts: _Drafts, new: NewJob, held_by: Job) -> None:
     rank = rank_of(new.priority)
     moves = rank != held_by.rank
     changes = JobChanges(params=new.params, priority=new.priority, not_before=_not_before(new, drafts.now))
+    drafts.replaced[held_by.job_id] = msgspec.structs.replace(held_by, rank=rank)
     drafts.events.append(
         JobUpdated(
             job_id=held_by.job_id,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, UnknownLease
-from holdfast.model.commands import EndSessions, Expire, Extend, Lease, Release
+from holdfast.model.commands import ClockJump, EndSessions, Expire, Extend, Lease, Release
 from holdfast.model.events import (
     Event,
     JobCreated,
@@ -60,7 +60,8 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     for job in state.ready(command.namespace, queues, command.job_types, now) if queues else ():
         if len(grants) == command.n:
             break
-        if job.direct:
+        # A clock that was set back makes a job wait again that had been made ready.
+        if job.direct or (job.not_before is not None and job.not_before > now):
             continue
         if job.expires_at is not None and job.expires_at <= now:
             if len(events) - len(grants) < IN_THE_WAY:
@@ -170,15 +171,18 @@ def already(run: Run) -> Refusal:
 # --- extend, release --------------------------------------------------------------------------------------------------
 
 
-def decide_extend(state: State, command: Extend, now: Timestamp, draws: Draws) -> Decision:
+def decide_extend(
+    state: State, command: Extend, now: Timestamp, draws: Draws, jump: ClockJump | None = None
+) -> Decision:
     """Move the end of the lease to now + lease_s, at most to the deadline, for its holder only."""
     job = state.get(Job, command.job_id)
     if job is None or job.token != command.token:
-        reason = not_holding(state, job, command.job_id, command.token)
-        return answer(reason if isinstance(reason, Refusal) else lost(command.job_id, command.token))
+        found = not_holding(state, job, command.job_id, command.token)
+        return answer(found if isinstance(found, Refusal) else lost(command.job_id, command.token))
     assert job.lease_expires_at is not None
     if not is_live(job, now):
-        return answer(lost(job.job_id, command.token), *expiry_events(job, now, "timeout", command.cmd, draws))
+        reason = lapse_reason(job, jump)
+        return answer(lost(job.job_id, command.token), *expiry_events(job, now, reason, command.cmd, draws))
     lease_s = job.lease_s if command.lease_s is None else command.lease_s
     until = later(now, lease_s)
     if job.deadline_at is not None:
@@ -229,6 +233,12 @@ def decide_release(state: State, command: Release, now: Timestamp, draws: Draws)
 # --- expiry -----------------------------------------------------------------------------------------------------------
 
 
+def lapse_reason(job: Job, jump: ClockJump | None) -> str:
+    """Say why a lapsed lease ends: what lapsed while the clock jumped is not held against the job."""
+    jumped = jump is not None and job.lease_expires_at is not None and jump.since < job.lease_expires_at <= jump.until
+    return "clock_jump" if jumped else "timeout"
+
+
 def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws) -> Iterator[Event]:
     """Revoke a lease: the run is LOST, the job goes back, on to a successor, or is DEAD."""
     assert job.token is not None
@@ -252,6 +262,9 @@ def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws)
     if follows is not None:
         counted_job = msgspec.structs.replace(job, expiries=expiries)
         yield JobCreated(job=successor(counted_job, follows, now, position=job.position), cmd=cmd)
+    if job.expires_at is not None and job.expires_at <= now and (follows is not None or to is JobStatus.QUEUED):
+        # It waits again, but past its latest start. Said at once: a second sweep at the same time finds nothing.
+        yield JobSkipped(job_id=follows or job.job_id, run_id=RunId(draws.new_id()), reason="expired", cmd=cmd)
 
 
 def _skip(job: Job, cmd: str, draws: Draws) -> JobSkipped:
@@ -274,9 +287,7 @@ def decide_expire(state: State, command: Expire, now: Timestamp, draws: Draws) -
             return answer(Swept(count=count, more=True), *events)
         if job.job_id in seen:
             continue
-        assert job.lease_expires_at is not None
-        jumped = command.jump is not None and command.jump.since < job.lease_expires_at <= command.jump.until
-        events.extend(expiry_events(job, now, "clock_jump" if jumped else "timeout", command.cmd, draws))
+        events.extend(expiry_events(job, now, lapse_reason(job, command.jump), command.cmd, draws))
         count += 1
     for job in _due_jobs(state, Lane.TTL, now):
         if count == command.limit:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.commands import Complete, Fail, GiveUp, Report, Snooze
+from holdfast.model.commands import ClockJump, Complete, Fail, GiveUp, Report, Snooze
 from holdfast.model.events import JobCancelled, JobCompleted, JobCreated, JobFailed, JobSnoozed
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
@@ -16,19 +16,22 @@ from holdfast.model.payloads import shorten_error
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
-from holdfast.rules.leases import already, expiry_events, is_live, lost, not_holding
+from holdfast.rules.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding
 from holdfast.rules.order import back
 from holdfast.rules.retry import delay_s, successor
 from holdfast.rules.state import State
 
 
-def decide_report(state: State, report: Report, now: Timestamp, draws: Draws) -> Decision:
+def decide_report(
+    state: State, report: Report, now: Timestamp, draws: Draws, jump: ClockJump | None = None
+) -> Decision:
     """Settle the execution if `report.token` holds the job; else say why it does not."""
     job = state.get(Job, report.job_id)
     if job is None or job.token != report.token:
         return _late(state, job, report)
     if not is_live(job, now):
-        return answer(lost(job.job_id, report.token), *expiry_events(job, now, "timeout", report.cmd, draws))
+        reason = lapse_reason(job, jump)
+        return answer(lost(job.job_id, report.token), *expiry_events(job, now, reason, report.cmd, draws))
     match report:
         case Complete():
             return _complete(job, report)

@@ -32,6 +32,8 @@ from holdfast.model.times import is_timestamp
 
 #: The longest duration in seconds that a field takes: ten years.
 MAX_DURATION_S = 10 * 366 * 86_400
+#: Bytes of a text that is kept beside a job and never looked into.
+MAX_TEXT = 1000
 MAX_JOBS = 1000
 MAX_LEASES = 100
 MAX_SWEEP = 10_000
@@ -47,8 +49,9 @@ def problem_with(command: Command) -> Refusal | None:
 
 
 def _problems(command: Command) -> Iterator[Problem]:
-    if command.cmd and not is_id(command.cmd):
-        yield "cmd", f"{command.cmd!r:.80} is not an id"
+    yield from _label("cmd", command.cmd or None)
+    yield from _text("actor", command.actor)
+    yield from _named(command)
     match command:
         case Enqueue(jobs=jobs):
             if not 1 <= len(jobs) <= MAX_JOBS:
@@ -81,6 +84,16 @@ def _problems(command: Command) -> Iterator[Problem]:
             return
 
 
+def _named(command: Command) -> Iterator[Problem]:
+    """Check what a command says about one job: which, by which token, and how its process ended."""
+    for field in ("job_id", "before", "after"):
+        yield from _label(field, getattr(command, field, None))
+    for field in ("token", "exit_code"):
+        number = getattr(command, field, None)
+        if number is not None and not -(1 << 63) <= number < 1 << 63:
+            yield field, f"{number:.3e} does not fit 64 bits"
+
+
 def _new_job(job: NewJob) -> Iterator[Problem]:
     if not is_id(job.job_id):
         yield "job_id", f"{job.job_id!r:.80} is not an id (1-200 characters, no control characters, no outer blanks)"
@@ -104,6 +117,8 @@ def _new_job(job: NewJob) -> Iterator[Problem]:
     yield from _backoff(job.backoff)
     yield from _key(job)
     yield from _label("limit_key", job.limit_key)
+    for field in ("owner", "affinity", "submitted_by", "traceparent"):
+        yield from _text(field, getattr(job, field))
     yield from _tags(job.tags)
 
 
@@ -116,8 +131,11 @@ def _key(job: NewJob) -> Iterator[Problem]:
 
 
 def _lease(command: Lease) -> Iterator[Problem]:
-    if not is_id(command.worker_id):
-        yield "worker_id", f"{command.worker_id!r:.80} is not an id"
+    yield from _label("worker_id", command.worker_id)
+    yield from _label("session_id", command.session_id)
+    for job_type in command.job_types or ():
+        if not is_name(job_type):
+            yield "job_types", f"{job_type!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
     yield from _between("n", command.n, 1, MAX_LEASES)
     if command.lease_s is not None:
         yield from _between("lease_s", command.lease_s, 1, 86_400)
@@ -190,6 +208,16 @@ def _backoff(backoff: Backoff) -> Iterator[Problem]:
 def _label(field: str, text: str | None) -> Iterator[Problem]:
     if text is not None and not is_id(text):
         yield field, f"{text!r:.80} must have 1-200 characters, no control characters and no outer blanks"
+
+
+def _text(field: str, text: str | None) -> Iterator[Problem]:
+    if text and (len(text) > MAX_TEXT or not text.isascii()):
+        try:
+            fits = len(text.encode()) <= MAX_TEXT
+        except UnicodeEncodeError:
+            fits = False
+        if not fits:
+            yield field, f"{text!r:.80} must be readable text of at most {MAX_TEXT} bytes"
 
 
 def _tags(tags: dict[str, str] | None) -> Iterator[Problem]:

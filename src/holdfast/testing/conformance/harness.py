@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.commands import Command, Complete, Enqueue, Fail, Lease, NewJob, Retention
 from holdfast.model.events import Event, decode_event
 from holdfast.model.ids import JobId
-from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.jobs import Job, JobStatus, KeyHold, KeyScope, RetryMode, Run
 from holdfast.model.outcomes import Enqueued, Grant, Leased, Outcome, Refusal, Reported, Submitted
 from holdfast.model.records import TABLES, Record
 from holdfast.model.times import Timestamp, later, stamp
@@ -32,6 +32,8 @@ from holdfast.testing.clock import START, ManualClock
 #: When time begins.
 BEGINNING = stamp(START)
 NO_PARAMS = msgspec.Raw(b"{}")
+#: Options that checks write as plain words.
+_WORDS: dict[str, Callable[[str], Any]] = {"retry_mode": RetryMode, "key_scope": KeyScope, "key_hold": KeyHold}
 
 
 class Told(NamedTuple):
@@ -72,7 +74,8 @@ def dump_of(store: Store) -> Dump:
 def new_job(job_id: str, job_type: str = "work", params: Any = None, **options: Any) -> NewJob:
     """Build a job to be created; `params` are plain values."""
     raw = NO_PARAMS if params is None else msgspec.Raw(msgspec.json.encode(params))
-    return NewJob(job_id=JobId(job_id), job_type=job_type, params=raw, **options)
+    chosen = {name: _WORDS[name](value) if name in _WORDS else value for name, value in options.items()}
+    return NewJob(job_id=JobId(job_id), job_type=job_type, params=raw, **chosen)
 
 
 class Harness:
@@ -168,7 +171,7 @@ class Harness:
 
     def complete(self, grant: Grant, result: Any = None) -> Reported:
         """Report success."""
-        raw = None if result is None else msgspec.Raw(msgspec.json.encode(result))
+        raw = msgspec.Raw(msgspec.json.encode(result))
         return self.report(Complete(job_id=grant.job.job_id, token=grant.token, result=raw))
 
     def fail(self, grant: Grant, error: str = "boom", **options: Any) -> Reported:

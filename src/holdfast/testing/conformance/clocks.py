@@ -1,0 +1,232 @@
+"""Expiry and clocks: what time ends, and what happens when the clock is wrong."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.engine.maintenance import next_wake
+from holdfast.errors import LeaseLost
+from holdfast.model.commands import Complete, EndSessions, Expire, Extend
+from holdfast.model.jobs import JobStatus, RunStatus
+from holdfast.model.outcomes import Extended, Refusal, Swept
+from holdfast.testing.conformance.commands import A
+from holdfast.testing.conformance.harness import Harness, Topic, new_job, told
+
+
+def _step(harness: Harness, seconds: float) -> None:
+    """Set the wall clock forward or back; the monotonic one stands."""
+    harness.clock.set_wall(harness.clock.now() + timedelta(seconds=seconds))
+
+
+class Expiry(Topic):
+    """Leases that time revoked."""
+
+    def test_an_expired_lease_ends_by_an_explicit_event(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        grant, seq = harness.take(), harness.seq
+        harness.advance(30)
+        assert harness.kinds(seq) == []
+        assert harness.tick().expired == 1
+        assert harness.kinds(seq) == ["lease:expired"]
+        job, (run,) = harness.job("a"), harness.runs("a")
+        assert (job.status, job.expiries, job.error) == (JobStatus.QUEUED, 1, "worker did not report")
+        assert (job.token, job.worker_id, job.lease_expires_at, job.grant_cmd) == (None, None, None, None)
+        assert (run.status, run.reason, run.token) == (RunStatus.LOST, "timeout", grant.token)
+        assert run.finished_at == harness.after(30)
+
+    def test_nothing_lapses_a_microsecond_early(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        harness.take()
+        harness.advance(30 - 0.000001)
+        with harness.unchanged():
+            assert harness.tick().expired == 0
+
+    def test_a_second_tick_at_the_same_time_writes_nothing(self, harness: Harness) -> None:
+        harness.enqueue_many(new_job("a"), new_job("b", ttl_s=30), new_job("c"))
+        harness.lease(2)
+        harness.advance(30)
+        assert harness.tick().expired == 2
+        with harness.unchanged():
+            assert harness.tick().expired == 0
+
+    def test_a_lapsed_lease_is_cleared_out_of_the_way_of_the_next(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        first = harness.take("w1")
+        harness.advance(30)
+        second = harness.take("w2")
+        assert (second.job.job_id, second.job.executions, second.job.expiries) == ("a", 2, 1)
+        assert second.token > first.token
+
+    def test_only_what_has_lapsed_expires(self, harness: Harness) -> None:
+        harness.enqueue_many(new_job("a"), new_job("b", lease_s=60))
+        harness.lease(2)
+        harness.advance(30)
+        harness.tick()
+        assert [harness.status(name) for name in "ab"] == [JobStatus.QUEUED, JobStatus.RUNNING]
+
+    def test_a_commit_of_the_tick_ends_no_more_than_its_limit(self, harness: Harness) -> None:
+        harness.enqueue_many(*(new_job(f"j{number}") for number in range(7)))
+        harness.lease(7)
+        harness.advance(30)
+        assert harness.ask(Expire(limit=3)) == Swept(count=3, more=True)
+        assert harness.tick().expired == 4
+
+    def test_the_next_wake_is_the_earliest_end(self, harness: Harness) -> None:
+        assert next_wake(harness.engine) is None
+        harness.enqueue_many(new_job("a", lease_s=60), new_job("b"), new_job("c", ttl_s=40))
+        harness.lease(2)
+        assert next_wake(harness.engine) == harness.after(30)
+        harness.advance(30)
+        harness.tick()
+        assert next_wake(harness.engine) == harness.after(40)
+
+    def test_beyond_its_deadline_a_lease_ends_for_that_reason(self, harness: Harness) -> None:
+        harness.enqueue("a", timeout_s=5)
+        harness.take()
+        harness.advance(15)
+        harness.tick()
+        assert [run.reason for run in harness.runs("a")] == ["deadline"]
+
+    # --- openings ---------------------------------------------------------------------------------------------------
+
+    def test_leases_of_an_earlier_opening_end_and_those_of_remote_workers_live_on(self, harness: Harness) -> None:
+        harness.enqueue_many(new_job("a"), new_job("b"), new_job("c"))
+        harness.take("local", session_id="earlier")
+        remote = harness.take("remote")
+        harness.take("own", session_id="this")
+        assert harness.ask(EndSessions(session_id="this")) == Swept(count=1)
+        assert [harness.status(name) for name in "abc"] == [JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.RUNNING]
+        (run,) = harness.runs("a")
+        assert (run.status, run.reason, harness.job("a").expiries) == (RunStatus.LOST, "restart", 1)
+        harness.complete(remote)
+
+    def test_recovery_ends_leases_of_this_process_once_a_restart_proves_it_gone(self, harness: Harness) -> None:
+        if harness.store.promises.many_processes:
+            pytest.skip(f"{harness.store.promises.name}: another process may still be at work")
+        harness.enqueue("a")
+        grant = harness.take(session_id=harness.engine.session_id)
+        harness.restart()
+        report = harness.recover()
+        assert (report.ended_sessions, report.expired) == (1, 0)
+        harness.refused(LeaseLost, Complete(job_id=A, token=grant.token), job_id="a")
+        assert harness.take().token > grant.token
+
+    def test_a_restart_ends_the_lapsed_remote_lease_and_honours_the_valid_one(self, harness: Harness) -> None:
+        harness.enqueue_many(new_job("a"), new_job("b", lease_s=60))
+        lapsed, valid = harness.lease(2)
+        harness.advance(40)
+        harness.restart()
+        report = harness.recover()
+        assert (report.ended_sessions, report.expired) == (0, 1)
+        harness.refused(LeaseLost, Complete(job_id=A, token=lapsed.token), job_id="a")
+        assert harness.complete(valid).job_status is JobStatus.COMPLETED
+
+    def test_after_completion_nothing_is_left_for_three_recoveries(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        harness.complete(harness.take(session_id=harness.engine.session_id))
+        with harness.engine.read() as view:
+            assert [(count.status, count.count) for count in view.counts()] == [(JobStatus.COMPLETED, 1)]
+        harness.restart()
+        for _ in range(3):
+            report = harness.recover()
+            assert (report.ended_sessions, report.expired, report.pruned) == (0, 0, 0)
+
+
+class Clocks(Topic):
+    """Clocks that step."""
+
+    def test_a_small_step_back_is_waited_out(self, harness: Harness) -> None:
+        harness.advance(10)
+        harness.enqueue("a")
+        _step(harness, -5)
+        harness.enqueue("b")
+        assert harness.job("b").created_at == harness.after(10)
+        harness.advance(6)
+        harness.enqueue("c")
+        assert harness.job("c").created_at == harness.after(11)
+
+    def test_a_large_step_back_is_followed(self, harness: Harness) -> None:
+        harness.advance(100)
+        harness.enqueue("a")
+        _step(harness, -50)
+        harness.enqueue("b")
+        assert harness.job("b").created_at == harness.after(50)
+        assert harness.engine.time.steps == {"forward": 0, "back": 1}
+
+    def test_times_in_the_feed_never_run_backwards(self, harness: Harness) -> None:
+        harness.advance(100)
+        harness.enqueue("a")
+        _step(harness, -50)
+        harness.enqueue("b")
+        harness.restart()
+        harness.enqueue("c")
+        assert [entry.ts for entry in told(harness.store)] == [harness.after(100)] * 3
+
+    def test_a_lease_ends_by_its_own_seconds_when_the_clock_was_set_back(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        harness.take()
+        _step(harness, -3600)
+        harness.tick()
+        harness.advance(30)
+        assert harness.tick().expired == 1
+        assert harness.status("a") is JobStatus.QUEUED
+
+    def test_a_lease_of_another_opening_is_timed_from_first_sight_when_the_clock_was_set_back(
+        self, harness: Harness
+    ) -> None:
+        harness.enqueue("a")
+        harness.take("remote")
+        harness.restart()
+        harness.recover()
+        _step(harness, -3600)
+        harness.tick()
+        harness.advance(30 - 0.001)
+        assert harness.tick().expired == 0
+        harness.advance(0.001)
+        assert harness.tick().expired == 1
+
+    def test_leases_that_lapsed_within_a_jump_forward_are_not_held_against_their_jobs(self, harness: Harness) -> None:
+        harness.enqueue_many(new_job("a", max_expiries=1), new_job("b", max_expiries=1))
+        harness.lease(2)
+        harness.advance(1)
+        harness.tick()
+        _step(harness, 7200)
+        assert harness.tick().expired == 2
+        for name in "ab":
+            (run,) = harness.runs(name)
+            assert (harness.status(name), harness.job(name).expiries) == (JobStatus.QUEUED, 0)
+            assert (run.status, run.reason) == (RunStatus.LOST, "clock_jump")
+
+    def test_a_grant_after_a_jump_clears_its_way_without_blame(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        harness.take()
+        _step(harness, 7200)
+        assert harness.take().job.expiries == 0
+
+    @pytest.mark.parametrize("late", ["complete", "extend"])
+    def test_a_report_after_a_jump_is_refused_without_blame(self, harness: Harness, late: str) -> None:
+        harness.enqueue("a", max_expiries=1)
+        grant = harness.take()
+        _step(harness, 7200)
+        command = (Complete if late == "complete" else Extend)(job_id=A, token=grant.token)
+        outcome = harness.engine.submit(command)
+        assert isinstance(outcome, Refusal)
+        assert outcome.code == LeaseLost.code
+        assert (harness.status("a"), harness.job("a").expiries) == (JobStatus.QUEUED, 0)
+
+    def test_what_had_lapsed_before_the_jump_counts(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        harness.take()
+        harness.advance(31)
+        _step(harness, 7200)
+        harness.tick()
+        assert harness.job("a").expiries == 1
+
+    def test_a_lease_that_outlives_the_jump_lives(self, harness: Harness) -> None:
+        harness.enqueue("a", lease_s=3600)
+        grant = harness.take()
+        _step(harness, 60)
+        assert harness.tick().expired == 0
+        assert harness.ask(Extend(job_id=A, token=grant.token)) == Extended(lease_s=3540)

@@ -1,0 +1,11 @@
+"""The conformance suite on `memory:`, the model for all other stores."""
+
+from pathlib import Path
+
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.conformance import Conformance
+
+
+class TestMemory(Conformance):
+    def open(self, path: Path) -> MemoryStore:
+        return MemoryStore()

@@ -1,0 +1,11 @@
+"""The conformance suite on `wal:`."""
+
+from pathlib import Path
+
+from holdfast.stores.wal import WalStore
+from holdfast.testing.conformance import Conformance
+
+
+class TestWal(Conformance):
+    def open(self, path: Path) -> WalStore:
+        return WalStore.open(path / "jobs")
