@@ -280,7 +280,9 @@ class Journal:
             while seq <= stop:
                 segment, end = self._reach(seq)
                 try:
-                    for run in runs(self._fs, segment, segment.mark_before(seq), end):
+                    # Only without a lock does a newline stay missing: recovery would have put it back.
+                    unended = end is not None and self._found.unended
+                    for run in runs(self._fs, segment, segment.mark_before(seq), end, last=unended):
                         yield from self._decoded(segment, run, seq, stop)
                         seq = max(seq, run.end.seq)
                         if seq > stop:
@@ -309,7 +311,7 @@ class Journal:
                     return segment, None
             # The end is read before the list is asked again: a roll changes the list first, the end after it.
             elif end.seq > segment.first:
-                return segment, end.offset
+                return segment, end.offset - self._found.unended
 
     def _decoded(self, segment: Segment, run: Run, seq: int, stop: int) -> Iterator[Record]:
         first, version = run.start.seq, self._options.event_version

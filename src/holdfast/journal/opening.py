@@ -146,8 +146,8 @@ def _copy(fs: FS, path: str, target: Handle, size: int) -> None:
 def _renew_closing(fs: FS, found: Survey) -> None:
     """Write the closing line once more, and sync it.
 
-    It can be read, and yet not be on the disk: the sync behind it may have failed, and whoever saw that may have died of
-    it. All before it was synced before it was written, so this one line is all that has to be made sure.
+    It can be read, and yet not be on the disk: the sync behind it may have failed, and whoever saw that may have died
+    of it. All before it was synced before it was written, so this one line is all that has to be made sure.
     """
     line = found.last_line + b"\n"
     handle = fs.open(found.segments[-1].path, "append")

@@ -65,8 +65,11 @@ class Survey:
 
     @property
     def closed(self) -> bool:
-        """The journal was closed in order, and nothing followed, not even a new segment."""
-        return self.end.offset > 0 and is_closing(self.last_line)
+        """The journal was closed in order, by a record synced alone, and nothing followed, not even a segment."""
+        if self.end.offset == 0 or not is_closing(self.last_line):
+            return False
+        closing = decode(self.last_line)
+        return closing.b == closing.seq
 
     @property
     def last_ts(self) -> bytes:

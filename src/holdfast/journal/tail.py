@@ -35,6 +35,8 @@ class Tail:
         self.counters = Counters()
         self._handle = fs.open(segments.last.path, "append")
         self._root = fs.stat("")
+        #: Bytes were cut off and the cut is not synced: a power cut may bring them back.
+        self._ragged = False
 
     def commit(self, groups: Sequence[Group], count: int) -> None:
         """Put a batch on disk. Raises OSError if it was not written, SyncFailed if its fate is unknown."""
@@ -45,10 +47,7 @@ class Tail:
         write_all(self._fs, self._handle, data)
         reach("journal.written")
         began = self._monotonic()
-        try:
-            self._fs.sync(self._handle, metadata=False)
-        except OSError as error:
-            raise SyncFailed(f"syncing {self._handle.path} failed: {error}") from error
+        self._sync()
         self.counters.batch(count, len(data), self._monotonic() - began)
         self._see_that_it_is_ours()
         reach("journal.synced")
@@ -59,12 +58,16 @@ class Tail:
         """Remove what a failed or interrupted batch left behind the end."""
         found = self._fs.stat(self._handle.path)
         if found is None or found.size > self.end.offset:
+            self._ragged = True
             self._fs.truncate(self._handle, self.end.offset)
 
     def roll(self) -> None:
         """Begin a new segment, unless the last is still empty."""
         if self.end.offset == 0:
             return
+        if self._ragged:
+            # What comes back behind the end of the last segment is a torn tail; behind any other it would be damage.
+            self._sync()
         segment = Segment(self.end.seq, self.end.chain)
         try:
             handle = self._fs.open(segment.path, "create")
@@ -86,6 +89,13 @@ class Tail:
     def close(self) -> None:
         """Close the file; syncs nothing."""
         self._fs.close(self._handle)
+
+    def _sync(self) -> None:
+        try:
+            self._fs.sync(self._handle, metadata=False)
+        except OSError as error:
+            raise SyncFailed(f"syncing {self._handle.path} failed: {error}") from error
+        self._ragged = False
 
     def _see_that_it_is_ours(self) -> None:
         """Notice a directory or log that was replaced beneath us: bytes synced into an unlinked file are not kept."""
