@@ -22,7 +22,8 @@ from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.jobs import JobStatus, RunStatus
 
 JOBS = 300
-KILL_AFTER = 100
+#: In the middle of the ten jobs the worker leases at a time.
+KILL_AFTER = 95
 LEASE_S = 2.0
 
 
@@ -104,7 +105,7 @@ def main(url: str) -> int:
     engine.close()
     print(f"acknowledged {len(acknowledged)}, completed {len(acknowledged) - len(missing)}, missing {len(missing)}")
     print(f"runs {len(runs)}: {len(runs) - lost_runs} completed, {lost_runs} lost with worker-1 and run again")
-    print(f"store check: {findings or 'well'}")
+    print(f"store check: {f'{len(findings)} findings' if findings else 'well'}")
     return 1 if missing or findings or len(runs) - lost_runs != JOBS else 0
 
 

@@ -12,7 +12,12 @@ from holdfast.clock import Clock
 from holdfast.errors import InvalidValue
 from holdfast.stores.protocol import Store
 
-_OPTIONS = {"network": ("refuse", "allow"), "durability": ("sync", "relaxed")}
+#: Scheme → option → its values.
+_OPTIONS = {
+    "memory": {},
+    "wal": {"network": ("refuse", "allow"), "durability": ("sync", "relaxed")},
+    "sqlite": {"network": ("refuse", "allow")},
+}
 
 
 class StoreUrl(NamedTuple):
@@ -30,7 +35,7 @@ def parse_url(url: str) -> StoreUrl:
     """Take a URL apart. Raises InvalidValue, saying which forms there are."""
     scheme, colon, rest = url.partition(":")
     path, _, query = rest.partition("?")
-    if not colon or scheme not in ("memory", "wal", "sqlite"):
+    if not colon or scheme not in _OPTIONS:
         raise InvalidValue(
             f"{url!r} is not a store URL.",
             hint="Use memory:, wal:PATH or sqlite:PATH, for example sqlite:jobs.db.",
@@ -40,8 +45,9 @@ def parse_url(url: str) -> StoreUrl:
         raise InvalidValue(f"{url!r}: {scheme}: takes {'no path' if scheme == 'memory' else 'a path'}.", url=url)
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():
-        if value not in _OPTIONS.get(name, ()):
-            raise InvalidValue(f"{url!r}: {name}={value} is not an option.", hint="There is network=allow.", url=url)
+        if value not in _OPTIONS[scheme].get(name, ()):
+            known = ", ".join(f"{option}={'|'.join(values)}" for option, values in _OPTIONS[scheme].items()) or "none"
+            raise InvalidValue(f"{url!r}: {scheme}: has no option {name}={value}.", hint=f"There is: {known}.", url=url)
     return StoreUrl(scheme, path, options.get("network") == "allow", options.get("durability") == "relaxed")
 
 
