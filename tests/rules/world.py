@@ -54,7 +54,7 @@ class World:
     def decide(self, command):
         self.draws += 1
         self.tables.promote(self.now, 500)
-        return decide(self.tables, command, self.now, Draws(self.now, self.draws))
+        return decide(self.tables, command, self.now, Draws(self.now, self.draws), self.jump)
 
     def tell(self, command):
         """Decide, fold, check; give the answer."""

@@ -15,6 +15,7 @@ from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.keys import holder, unique_key
 from holdfast.rules.order import GAP, back, rank_of
+from holdfast.rules.repeats import remember, seen_before
 from holdfast.rules.state import State
 
 
@@ -30,6 +31,8 @@ class _Drafts:
         self.keys: dict[Key, Job] = {}
         #: Holders of a key that this command has changed already, as they will be.
         self.replaced: dict[JobId, Job] = {}
+        #: An answer names the holder of a key instead of the job that was asked for.
+        self.met_holder = False
         self._backs: dict[tuple[str, str, int], int] = {}
 
     def next_position(self, namespace: str, queue: str, rank: int) -> int:
@@ -42,6 +45,9 @@ class _Drafts:
 
 def decide_enqueue(state: State, command: Enqueue, now: Timestamp) -> Decision:
     """Create every job of the command that is not there yet, or refuse them all."""
+    keyed = command.cmd and any(new.key is not None for new in command.jobs)
+    if keyed and (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
+        return answer(repeat.outcome)
     drafts = _Drafts(state, command, now)
     submitted: list[Submitted] = []
     for new in command.jobs:
@@ -49,7 +55,11 @@ def decide_enqueue(state: State, command: Enqueue, now: Timestamp) -> Decision:
         if isinstance(result, Refusal):
             return answer(result)
         submitted.append(result)
-    return answer(Enqueued(jobs=tuple(submitted)), *drafts.events)
+    outcome = Enqueued(jobs=tuple(submitted))
+    if drafts.met_holder and command.cmd:
+        # No job carries the id that was asked for, so a repeat can only find the command.
+        drafts.events.append(remember(command, outcome))
+    return answer(outcome, *drafts.events)
 
 
 def _submit(drafts: _Drafts, new: NewJob) -> Submitted | Refusal:
@@ -104,9 +114,15 @@ def _conflict(drafts: _Drafts, new: NewJob, held_by: Job | str) -> Submitted | R
             job_id=job_id,
             key=new.key or "",
         )
-    if new.on_conflict == "replace" and isinstance(held_by, Job) and held_by.status is JobStatus.QUEUED:
+    if new.on_conflict == "replace" and isinstance(held_by, Job) and _may_change(held_by):
         _replace(drafts, new, held_by)
+    drafts.met_holder = True
     return Submitted(held_by.job_id if isinstance(held_by, Job) else job_id, created=False)  # type: ignore[arg-type]  # an id of a pruned job
+
+
+def _may_change(held_by: Job) -> bool:
+    """Tell whether a holder takes new parameters: they are frozen by its first lease, for all attempts."""
+    return held_by.status is JobStatus.QUEUED and held_by.started_at is None
 
 
 def _replace(drafts: _Drafts, new: NewJob, held_by: Job) -> None:

@@ -23,6 +23,8 @@ from holdfast.rules.state import State
 
 replace = msgspec.structs.replace
 
+#: The error of a run whose lease expired.
+LOST = "worker did not report"
 #: Where a running job may go: by a reported failure, by being given back, by a lost lease.
 _AFTER_FAILURE = frozenset({JobStatus.QUEUED, JobStatus.FAILED, JobStatus.CANCELLED})
 _AFTER_RETURN = frozenset({JobStatus.QUEUED, JobStatus.CANCELLED})
@@ -177,9 +179,8 @@ def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Chang
 def _expired(state: State, event: ev.LeaseExpired, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     _demand(event.to in _AFTER_LOSS, stamp, f"job {job.job_id} expires into {event.to}")
-    error = "worker did not report"
-    run = _end_run(state, job, stamp, RunStatus.LOST, error=error, error_kind="lost", reason=event.reason)
-    job = replace(job, expiries=job.expiries + event.counted, error=error)
+    run = _end_run(state, job, stamp, RunStatus.LOST, error=LOST, error_kind="lost", reason=event.reason)
+    job = replace(job, expiries=job.expiries + event.counted, error=LOST)
     return [run, *_leave(state, job, event.to, stamp)]
 
 

@@ -28,9 +28,9 @@ from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.model.times import Timestamp, later, seconds_between
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
-from holdfast.rules.fold import after_grant
+from holdfast.rules.fold import LOST, after_grant
 from holdfast.rules.repeats import remember, seen_before
-from holdfast.rules.retry import successor
+from holdfast.rules.retry import automatic_heir, successor
 from holdfast.rules.state import Lane, State
 
 #: Seconds after the handler's own timeout at which the lease cannot be extended any more.
@@ -206,7 +206,7 @@ def decide_release(state: State, command: Release, now: Timestamp, draws: Draws)
         if run.reason != "released":
             return answer(already(run))
         assert job is not None
-        return answer(Reported(job_status=job.status, duplicate=True))
+        return answer(Reported(job_status=job.status, duplicate=True, successor=automatic_heir(state, job)))
     not_before = later(now, command.delay_s) if command.delay_s else None
     chained = job.retry_mode is RetryMode.CHAIN and command.begun
     follows = JobId(draws.new_id()) if chained and job.cancel_requested_at is None else None
@@ -225,7 +225,8 @@ def decide_release(state: State, command: Release, now: Timestamp, draws: Draws)
     )
     events: list[Event] = [released]
     if follows is not None:
-        heir = successor(job, follows, now, position=job.position, not_before=not_before)
+        given_back = msgspec.structs.replace(job, deliveries=job.deliveries - command.given_back)
+        heir = successor(given_back, follows, now, position=job.position, not_before=not_before)
         events.append(JobCreated(job=heir, cmd=command.cmd))
     return answer(Reported(job_status=to, successor=follows), *events)
 
@@ -260,7 +261,7 @@ def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws)
         job_id=job.job_id, token=job.token, reason=reason, counted=counted, to=to, successor=follows, cmd=cmd
     )
     if follows is not None:
-        counted_job = msgspec.structs.replace(job, expiries=expiries)
+        counted_job = msgspec.structs.replace(job, expiries=expiries, error=LOST)
         yield JobCreated(job=successor(counted_job, follows, now, position=job.position), cmd=cmd)
     if job.expires_at is not None and job.expires_at <= now and (follows is not None or to is JobStatus.QUEUED):
         # It waits again, but past its latest start. Said at once: a second sweep at the same time finds nothing.
@@ -278,8 +279,8 @@ def decide_expire(state: State, command: Expire, now: Timestamp, draws: Draws) -
     seen: set[JobId] = set()
     for late in command.overdue:
         job = state.get(Job, late.job_id)
-        if job is not None and job.token == late.token and count < command.limit:
-            events.extend(expiry_events(job, now, "timeout", command.cmd, draws))
+        if job is not None and job.token == late.token and job.job_id not in seen and count < command.limit:
+            events.extend(expiry_events(job, now, lapse_reason(job, command.jump), command.cmd, draws))
             seen.add(job.job_id)
             count += 1
     for job in _due_jobs(state, Lane.LEASE, now):

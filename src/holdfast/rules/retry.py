@@ -52,6 +52,12 @@ def successor(job: Job, heir: JobId, now: Timestamp, *, position: int, not_befor
     )
 
 
+def automatic_heir(state: State, job: Job) -> JobId | None:
+    """Give the job that carries on after this one by itself, or None."""
+    heirs = (heir.job_id for heir in state.successors(job.job_id) if heir.retry_kind is RetryKind.AUTO)
+    return next(heirs, None)
+
+
 def decide_retry(state: State, command: Retry, now: Timestamp) -> Decision:
     """Make a new job from an ended one, with a full budget of its own."""
     made = state.get(Job, command.new_job_id)
@@ -85,15 +91,11 @@ def _not_retryable(state: State, old: Job) -> Decision | None:
         )
     if old.direct:
         return deny(InvalidOperation, f"job {old.job_id} was a direct execution; call it again.", job_id=old.job_id)
-    for follower in state.successors(old.job_id):
-        if follower.retry_kind is RetryKind.AUTO:
-            return deny(
-                InvalidOperation,
-                f"job {old.job_id} was already followed by job {follower.job_id}.",
-                hint=f"Retry {follower.job_id} instead.",
-                job_id=follower.job_id,
-            )
-    return None
+    heir = automatic_heir(state, old)
+    if heir is None:
+        return None
+    message = f"job {old.job_id} was already followed by job {heir}."
+    return deny(InvalidOperation, message, hint=f"Retry {heir} instead.", job_id=heir)
 
 
 def _again(state: State, old: Job, command: Retry, now: Timestamp) -> Job:

@@ -18,7 +18,7 @@ from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding
 from holdfast.rules.order import back
-from holdfast.rules.retry import delay_s, successor
+from holdfast.rules.retry import automatic_heir, delay_s, successor
 from holdfast.rules.state import State
 
 
@@ -51,7 +51,7 @@ def _late(state: State, job: Job | None, report: Report) -> Decision:
     if not _is_same_kind(run, report):
         return answer(already(run))
     assert job is not None
-    return answer(Reported(job_status=job.status, duplicate=True, successor=_automatic_heir(state, job)))
+    return answer(Reported(job_status=job.status, duplicate=True, successor=automatic_heir(state, job)))
 
 
 def _is_same_kind(run: Run, report: Report) -> bool:
@@ -64,10 +64,6 @@ def _is_same_kind(run: Run, report: Report) -> bool:
             return run.reason == "snoozed"
         case GiveUp():
             return run.reason == "gave_up"
-
-
-def _automatic_heir(state: State, job: Job) -> JobId | None:
-    return next((heir.job_id for heir in state.successors(job.job_id) if heir.retry_kind == "auto"), None)
 
 
 def _complete(job: Job, report: Complete) -> Decision:
