@@ -8,4 +8,4 @@ from holdfast.testing.conformance import Conformance
 
 class TestWal(Conformance):
     def open(self, path: Path) -> WalStore:
-        return WalStore.open(path / "jobs")
+        return WalStore.open(path / "jobs", clock=self.clock)

@@ -79,7 +79,7 @@ class Atomicity(Topic):
         with listening("engine.committed", _break), pytest.raises(Broken):
             harness.engine.submit(command)
         after = harness.dump()
-        assert after.seq > seq
+        assert after.feed[-1].seq > seq
         harness.demand_sound()
         harness.ask(command)
         assert harness.dump() == after, "sent again it must find its own effect and add nothing"

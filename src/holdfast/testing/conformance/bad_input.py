@@ -205,22 +205,22 @@ def _one_word(value: object) -> str:
 class BadInput(Topic):
     """Typed error, state and feed unchanged."""
 
-    @pytest.mark.parametrize("field", PAYLOAD_FIELDS)
     @pytest.mark.parametrize("payload", NO_PAYLOADS)
-    def test_a_payload_that_is_not_plain_json_is_refused(self, harness: Harness, payload: str, field: str) -> None:
+    def test_a_payload_that_is_not_plain_json_is_refused(self, harness: Harness, payload: str) -> None:
         token = _settle(harness)
-        harness.refused(InvalidValue, PAYLOAD_FIELDS[field](msgspec.Raw(NO_PAYLOADS[payload]), token))
+        for bearing in PAYLOAD_FIELDS.values():
+            harness.refused(InvalidValue, bearing(msgspec.Raw(NO_PAYLOADS[payload]), token))
 
-    @pytest.mark.parametrize("field", PAYLOAD_FIELDS)
-    def test_a_payload_of_fifty_megabytes_is_refused(self, harness: Harness, field: str) -> None:
+    def test_a_payload_of_fifty_megabytes_is_refused(self, harness: Harness) -> None:
         token = _settle(harness)
         huge = msgspec.Raw(b'{"a":"' + b"x" * 50_000_000 + b'"}')
-        harness.refused(PayloadTooLarge, PAYLOAD_FIELDS[field](huge, token))
+        for bearing in PAYLOAD_FIELDS.values():
+            harness.refused(PayloadTooLarge, bearing(huge, token))
 
-    @pytest.mark.parametrize("payload", NO_PARAMS_AT_ALL)
-    def test_params_must_be_an_object(self, harness: Harness, payload: bytes) -> None:
-        raw = msgspec.Raw(payload)
-        harness.refused(InvalidValue, Enqueue(jobs=(NewJob(job_id=A, job_type="work", params=raw),)), field="params")
+    def test_params_must_be_an_object(self, harness: Harness) -> None:
+        for payload in NO_PARAMS_AT_ALL:
+            new = NewJob(job_id=A, job_type="work", params=msgspec.Raw(payload))
+            harness.refused(InvalidValue, Enqueue(jobs=(new,)), field="params")
 
     def test_the_largest_payload_that_fits_is_kept_to_the_byte(self, harness: Harness) -> None:
         text = "x" * ((1 << 20) - len('{"a":""}'))
@@ -229,37 +229,34 @@ class BadInput(Topic):
         one_more = msgspec.Raw(b'{"a":"x' + text.encode() + b'"}')
         harness.refused(PayloadTooLarge, Enqueue(jobs=(NewJob(job_id=B, job_type="work", params=one_more),)))
 
-    @pytest.mark.parametrize("text", NO_IDS, ids=_one_word)
-    def test_a_malformed_id_is_refused_for_a_new_job(self, harness: Harness, text: str) -> None:
-        harness.refused(InvalidValue, Enqueue(jobs=(new_job(text),)), field="job_id")
+    def test_a_malformed_id_is_refused_for_a_new_job(self, harness: Harness) -> None:
+        for text in NO_IDS:
+            harness.refused(InvalidValue, Enqueue(jobs=(new_job(text),)), field="job_id")
 
     @pytest.mark.parametrize("verb", NAMING)
-    @pytest.mark.parametrize("text", NO_IDS, ids=_one_word)
-    def test_a_malformed_id_is_refused_wherever_a_job_is_named(self, harness: Harness, text: str, verb: str) -> None:
+    def test_a_malformed_id_is_refused_wherever_a_job_is_named(self, harness: Harness, verb: str) -> None:
         _settle(harness)
-        with harness.unchanged():
-            outcome = harness.engine.submit(NAMING[verb](JobId(text)))
-        assert isinstance(outcome, Refusal)
-        assert outcome.code in {InvalidValue.code, JobNotFound.code}
+        for text in NO_IDS:
+            harness.refused(InvalidValue, NAMING[verb](JobId(text)))
 
     @pytest.mark.parametrize("verb", NAMING)
     def test_an_unknown_job_is_not_found(self, harness: Harness, verb: str) -> None:
         _settle(harness)
         harness.refused(JobNotFound, NAMING[verb](JobId("unknown")), job_id="unknown")
 
-    @pytest.mark.parametrize("text", NO_NAMES, ids=_one_word)
     @pytest.mark.parametrize("field", ["job_type", "queue"])
-    def test_a_malformed_name_is_refused(self, harness: Harness, field: str, text: str) -> None:
-        harness.refused(InvalidValue, Enqueue(jobs=(new_job("a", **{field: text}),)), field=field)
+    def test_a_malformed_name_is_refused(self, harness: Harness, field: str) -> None:
+        for text in NO_NAMES:
+            harness.refused(InvalidValue, Enqueue(jobs=(new_job("a", **{field: text}),)), field=field)
 
-    @pytest.mark.parametrize(("option", "value"), BAD_OPTIONS, ids=_one_word)
-    def test_an_option_out_of_range_is_refused(self, harness: Harness, option: str, value: Any) -> None:
-        harness.refused(InvalidValue, Enqueue(jobs=(new_job("fine"), new_job("a", **{option: value}))))
+    def test_an_option_out_of_range_is_refused(self, harness: Harness) -> None:
+        for option, value in BAD_OPTIONS:
+            harness.refused(InvalidValue, Enqueue(jobs=(new_job("fine"), new_job("a", **{option: value}))))
 
-    @pytest.mark.parametrize("command", BAD_COMMANDS, ids=_one_word)
-    def test_a_command_with_a_bad_value_is_refused(self, harness: Harness, command: Command) -> None:
+    def test_a_command_with_a_bad_value_is_refused(self, harness: Harness) -> None:
         _settle(harness)
-        harness.refused(InvalidValue, command)
+        for command in BAD_COMMANDS:
+            harness.refused(InvalidValue, command)
 
     def test_a_foreign_token_is_unknown(self, harness: Harness) -> None:
         token = _settle(harness)
