@@ -180,15 +180,21 @@ def unpack(fs: FS, path: str) -> Iterator[bytes]:
 
 def _line_lists(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Cut a text into lines, without newlines; a list of those that ended in each piece."""
-    rest = b""
+    begun: list[bytes] = []  # of the line that is under way; joined once, for a long line comes in many pieces
+    size = 0
     for piece in pieces:
-        lines = (rest + piece).split(b"\n")
+        lines = piece.split(b"\n")
         rest = lines.pop()
-        if len(rest) > MAX_LINE:
-            raise BadSnapshot(f"a line is longer than {MAX_LINE:,} bytes")
         if lines:
+            lines[0] = b"".join((*begun, lines[0]))
+            begun, size = [], 0
             yield lines
-    if rest:
+        if rest:
+            begun.append(rest)
+            size += len(rest)
+            if size > MAX_LINE:
+                raise BadSnapshot(f"a line is longer than {MAX_LINE:,} bytes")
+    if begun:
         raise BadSnapshot("its last line has no end")
 
 
