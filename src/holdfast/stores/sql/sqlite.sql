@@ -191,9 +191,31 @@ UPDATE jobs SET lane = 0, sum = sum & 4294967295 WHERE row IN (
   SELECT row FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id LIMIT ?
 );
 
+-- name: insert_plain_job
+-- A new job without any of the options that are null by default: most are, and every parameter costs.
+INSERT INTO jobs (
+  job_id, job_type, params, created_at, namespace, queue, status, priority, position, rank, lease_s, retry_mode,
+  max_attempts, max_expiries, backoff, attempts, expiries, snoozes, executions, backfill_id, direct, key_scope,
+  key_hold, key_limit, deliveries, seq, lane, sum
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: insert_job
 -- A new job.
 INSERT INTO jobs ({jobs}, lane, sum) VALUES ({jobs?}, ?, ?);
+
+-- name: lease_job
+-- What changes when a job is leased.
+UPDATE jobs SET
+  status = 'RUNNING', not_before = NULL, executions = ?, deliveries = ?, worker_id = ?, token = ?,
+  lease_expires_at = ?, deadline_at = ?, session_id = ?, grant_cmd = ?, started_at = ?, seq = ?, lane = ?, sum = ?
+WHERE job_id = ?;
+
+-- name: complete_job
+-- What changes when a leased job is completed.
+UPDATE jobs SET
+  status = 'COMPLETED', attempts = ?, worker_id = NULL, token = NULL, lease_expires_at = NULL, deadline_at = NULL,
+  session_id = NULL, grant_cmd = NULL, result = ?, error = NULL, finished_at = ?, seq = ?, lane = ?, sum = ?
+WHERE job_id = ?;
 
 -- name: update_job
 -- What changes when a job is leased, reported, moved or ended; its other columns, and their indexes, are left alone.
@@ -219,12 +241,22 @@ WHERE job_id = ?;
 -- Forget a job.
 DELETE FROM jobs WHERE job_id = ?;
 
+-- name: insert_open_run
+-- A run that begins.
+INSERT INTO job_runs (
+  run_id, job_id, run_no, started_at, params_snapshot, namespace, queue, worker_id, token, sum
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: insert_run
 -- A new run.
 INSERT INTO job_runs ({job_runs}, sum) VALUES ({job_runs?}, ?);
 
+-- name: end_run
+-- What every run gets at its end.
+UPDATE job_runs SET status = ?, finished_at = ?, sum = ? WHERE run_id = ?;
+
 -- name: update_run
--- What is written when a run ends, or while it is open.
+-- What may be written while a run is open, and at its end.
 UPDATE job_runs SET
   status = ?, finished_at = ?, exit_code = ?, error = ?, error_kind = ?, details = ?, reason = ?, log_path = ?,
   artifacts = ?, progress = ?, sum = ?

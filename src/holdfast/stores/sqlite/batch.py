@@ -26,7 +26,7 @@ from holdfast.points import reach
 from holdfast.rules.fold import Stamp, fold
 from holdfast.rules.order import place
 from holdfast.stores.sqlite.lookups import Lookups
-from holdfast.stores.sqlite.rows import BOUND, BY_KIND, JOBS, RUNS, Meta, Row, Table, chained
+from holdfast.stores.sqlite.rows import BY_KIND, JOBS, RUNS, Meta, Row, Table, chained
 from holdfast.stores.sqlite.statements import SQL
 
 R = TypeVar("R", bound=Record)
@@ -219,26 +219,29 @@ class Batch(Lookups):
                 pending.clear()
 
     def _write(self, table: Table, pending: dict[Key, Any]) -> None:
-        known = self._known[table.kind]
-        inserts: list[Row] = []
+        known, highest = self._known[table.kind], self._highest.get(table.kind)
+        inserts: dict[str, list[Row]] = {}
         updates: dict[str, list[Row]] = {}
         for key, before in pending.items():
             record = known[key]
             if record is None or record is before:
                 continue
             row = table.write(record)
-            if before is None or table.update is None:
-                inserts.append(row)
-                if key > self._highest.get(table.kind, key):
-                    self._highest[table.kind] = key
+            if before is None or not table.updates:
+                for insert in table.inserts:
+                    if insert.fits(row):
+                        inserts.setdefault(insert.sql, []).append(insert.bind(row))
+                        break
+                if highest is not None and key > highest:
+                    highest = self._highest[table.kind] = key
             else:
-                statement = table.update(before, record)
-                updates.setdefault(statement, []).append(BOUND[statement](row))
+                for update in table.updates:
+                    if update.fits(before, record):
+                        updates.setdefault(update.sql, []).append(update.bind(row))
+                        break
         # Updates first: an open run must have ended in its row before the next one of its job is inserted.
-        for statement, rows in updates.items():
-            self._db.executemany(statement, rows)
-        if inserts:
-            self._db.executemany(table.insert, inserts)
+        for sql, rows in (*updates.items(), *inserts.items()):
+            self._db.executemany(sql, rows)
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -278,7 +281,7 @@ class Batch(Lookups):
             if run is not None and run.job_id == job_id:
                 found[key] = run
         runs = [run for run in found.values() if run is not None]
-        return sorted(runs, key=lambda run: (run.run_no or 1 << 62, run.started_at, run.run_id))
+        return tuple(sorted(runs, key=lambda run: (run.run_no or 1 << 62, run.started_at, run.run_id)))
 
     def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
         """Give all QUEUED jobs of one band, in order; without writing anything, since folds ask for them."""
@@ -321,8 +324,8 @@ def _encoded(event: Event) -> bytes:
 
 
 def _shorten(known: dict[Any, Any]) -> None:
-    """Forget the older half once there is twice as much as should be kept."""
-    if len(known) > 2 * KNOWN:
-        kept = dict(islice(known.items(), len(known) - KNOWN, None))
+    """Forget the older ones: half at a time, as the front of a dict is dear to cut piece by piece."""
+    if len(known) > KNOWN:
+        kept = dict(islice(known.items(), len(known) - KNOWN // 2, None))
         known.clear()
         known.update(kept)

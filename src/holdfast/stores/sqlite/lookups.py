@@ -101,7 +101,7 @@ class Lookups:
 
     def runs(self, job_id: JobId) -> Sequence[Run]:
         """Give the job's runs, oldest first."""
-        return list(self._walk(RUNS, SQL["runs_of_job"], (job_id,)))
+        return tuple(self._walk(RUNS, SQL["runs_of_job"], (job_id,)))
 
     def last_run(self, job_id: JobId) -> Run | None:
         """Give the job's newest run, or None."""

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryKind, RetryMode, Run, RunStatus
 from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Queue, Record
-from holdfast.stores.sqlite.statements import COLUMNS, SQL, bound_columns
+from holdfast.stores.sqlite.statements import COLUMNS, SQL, assigned, inserted
 
 Row = tuple[Any, ...]
 
@@ -47,10 +47,6 @@ def _write_backoff(backoff: Backoff) -> str:
 _read_backoff = lru_cache(1024)(_backoff.decode)
 
 
-def _text(raw: msgspec.Raw) -> str:
-    return str(raw, "utf-8")
-
-
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 _AT = {name: at for at, name in enumerate(COLUMNS["jobs"])}
@@ -58,6 +54,10 @@ _PARAMS, _STATUS, _RETRY_MODE, _BACKOFF = _AT["params"], _AT["status"], _AT["ret
 _RETRY_KIND, _DIRECT, _SCOPE, _HOLD = _AT["retry_kind"], _AT["direct"], _AT["key_scope"], _AT["key_hold"]
 _TAGS, _RESULT, _LEASE_S, _TIMEOUT_S = _AT["tags"], _AT["result"], _AT["lease_s"], _AT["timeout_s"]
 
+#: Members of enums as plain text: binding a subclass of str takes a slow way round.
+_plain: dict[str, str] = {
+    member: member.value for kind in (JobStatus, RunStatus, RetryMode, RetryKind, KeyScope, KeyHold) for member in kind
+}
 _statuses: dict[str, JobStatus] = {status.value: status for status in JobStatus}
 _modes: dict[str, RetryMode] = {mode.value: mode for mode in RetryMode}
 _kinds: dict[str, RetryKind] = {kind.value: kind for kind in RetryKind}
@@ -68,22 +68,22 @@ _holds: dict[str, KeyHold] = {hold.value: hold for hold in KeyHold}
 def job_row(job: Job) -> Row:
     """Write a job: its fields, its lane, its sum."""
     row: list[Any] = list(_astuple(job))
-    row[_PARAMS] = _text(job.params)
-    row[_STATUS] = job.status.value
+    row[_PARAMS] = str(job.params, "utf-8")
+    row[_STATUS] = _plain[job.status]
     row[_LEASE_S] = float(job.lease_s)
-    row[_RETRY_MODE] = job.retry_mode.value
+    row[_RETRY_MODE] = _plain[job.retry_mode]
     row[_BACKOFF] = _write_backoff(job.backoff)
     row[_DIRECT] = int(job.direct)
-    row[_SCOPE] = job.key_scope.value
-    row[_HOLD] = job.key_hold.value
+    row[_SCOPE] = _plain[job.key_scope]
+    row[_HOLD] = _plain[job.key_hold]
     if job.timeout_s is not None:
         row[_TIMEOUT_S] = float(job.timeout_s)
     if job.retry_kind is not None:
-        row[_RETRY_KIND] = job.retry_kind.value
+        row[_RETRY_KIND] = _plain[job.retry_kind]
     if job.tags is not None:
         row[_TAGS] = _json(job.tags).decode()
     if job.result is not None:
-        row[_RESULT] = _text(job.result)
+        row[_RESULT] = str(job.result, "utf-8")
     lane = int(job.not_before is not None and job.status is JobStatus.QUEUED)
     total = crc32(_json(row)) | lane << LANE_BIT
     row.append(lane)
@@ -121,12 +121,12 @@ _ends: dict[str, RunStatus] = {status.value: status for status in RunStatus}
 def run_row(run: Run) -> Row:
     """Write a run: its fields, its sum."""
     row: list[Any] = list(_astuple(run))
-    row[_SNAPSHOT] = _text(run.params_snapshot)
+    row[_SNAPSHOT] = str(run.params_snapshot, "utf-8")
     if run.status is not None:
-        row[_RUN_STATUS] = run.status.value
+        row[_RUN_STATUS] = _plain[run.status]
     for at in _RUN_RAW:
         if row[at] is not None:
-            row[at] = _text(row[at])
+            row[at] = str(row[at], "utf-8")
     row.append(crc32(_json(row)))
     return tuple(row)
 
@@ -163,7 +163,7 @@ def queue_of(row: Row) -> Queue:
 
 def held_key_row(held: HeldKey) -> Row:
     """Write a held key: its fields, its sum."""
-    return _summed(held.namespace, held.unique_key, held.job_id, held.hold.value, held.held_until)
+    return _summed(held.namespace, held.unique_key, held.job_id, _plain[held.hold], held.held_until)
 
 
 def held_key_of(row: Row) -> HeldKey:
@@ -174,7 +174,7 @@ def held_key_of(row: Row) -> HeldKey:
 
 def command_row(done: DoneCommand) -> Row:
     """Write a remembered command: its fields, its sum."""
-    return _summed(done.cmd, done.digest, _text(done.outcome), done.at)
+    return _summed(done.cmd, done.digest, str(done.outcome, "utf-8"), done.at)
 
 
 def command_of(row: Row) -> DoneCommand:
@@ -217,6 +217,44 @@ class Meta(NamedTuple):
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
+class Insert:
+    """An INSERT for records that have nothing in the columns it leaves out."""
+
+    def __init__(self, table: str, sql: str, beside: tuple[str, ...]) -> None:
+        self.sql = sql
+        columns = (*COLUMNS[table], *beside)
+        named = inserted(sql)
+        self.bind: Callable[[Row], Row] = itemgetter(*(columns.index(name) for name in named))
+        left_out = [at for at, name in enumerate(columns) if name not in named]
+        self._left_out = itemgetter(*left_out) if left_out else None
+        self._nothing = (None,) * len(left_out)
+
+    def fits(self, row: Row) -> bool:
+        """Tell whether the whole row is written by it."""
+        return self._left_out is None or self._left_out(row) == self._nothing
+
+
+class Update:
+    """An UPDATE for records whose other columns stay. Each column that is set rewrites the indexes it is part of."""
+
+    def __init__(self, table: str, sql: str, beside: tuple[str, ...], changeable: Iterable[str]) -> None:
+        self.sql = sql
+        columns = (*COLUMNS[table], *beside)
+        named = assigned(sql)
+        self.bind: Callable[[Row], Row] = itemgetter(*(columns.index(name) for name in named if named[name] == "?"))
+        fixed = {name: value for name, value in named.items() if value != "?"}
+        self._fixed = attrgetter(*fixed) if fixed else None
+        self._values = tuple(fixed.values())
+        others = [name for name in changeable if name not in named]
+        self._others = attrgetter(*others) if others else None
+
+    def fits(self, before: Record, after: Record) -> bool:
+        """Tell whether all that changed is written by it."""
+        if self._fixed is not None and self._fixed(after) != self._values:
+            return False
+        return self._others is None or self._others(before) == self._others(after)
+
+
 class Table(NamedTuple):
     """How one kind of record is kept. `meta` is no such table: its row is more than its record."""
 
@@ -225,10 +263,10 @@ class Table(NamedTuple):
     write: Callable[[Any], Row]
     get: str
     all: str
-    #: Fits rows of `write`.
-    insert: str
-    #: None: `insert` replaces.
-    update: Callable[[Record, Record], str] | None
+    #: The narrowest first; the last fits every row of `write`.
+    inserts: tuple[Insert, ...]
+    #: The narrowest first; the last fits every change. None at all: the insert replaces.
+    updates: tuple[Update, ...]
     delete: str
     #: Whether its key has two parts.
     paired: bool = False
@@ -238,42 +276,40 @@ class Table(NamedTuple):
         return tuple(key.split("\0", 1)) if self.paired else (key,)
 
 
-_EDITED = [name for name in bound_columns(SQL["edit_job"]) if name not in bound_columns(SQL["update_job"])]
-_edited = attrgetter(*_EDITED)
-
-
-def _job_update(before: Record, after: Record) -> str:
-    """Choose the statement that writes the least: each column that is set rewrites the indexes it is part of."""
-    return SQL["update_job"] if _edited(before) == _edited(after) else SQL["edit_job"]
-
-
-def _run_update(before: Record, after: Record) -> str:
-    del before, after
-    return SQL["update_run"]
-
-
-def _binder(statement: str, columns: Iterable[str]) -> Callable[[Row], Row]:
-    at = {name: place for place, name in enumerate(columns)}
-    return itemgetter(*(at[name] for name in bound_columns(statement)))
-
-
-#: UPDATE statement → what it binds of a written row.
-BOUND: dict[str, Callable[[Row], Row]] = {
-    SQL["update_job"]: _binder(SQL["update_job"], (*COLUMNS["jobs"], "lane", "sum")),
-    SQL["edit_job"]: _binder(SQL["edit_job"], (*COLUMNS["jobs"], "lane", "sum")),
-    SQL["update_run"]: _binder(SQL["update_run"], (*COLUMNS["job_runs"], "sum")),
-}
-
-JOBS = Table(Job, job_of, job_row, SQL["job"], SQL["all_jobs"], SQL["insert_job"], _job_update, SQL["delete_job"])
-RUNS = Table(Run, run_of, run_row, SQL["run"], SQL["all_runs"], SQL["insert_run"], _run_update, SQL["delete_run"])
+_JOB_BESIDE = ("lane", "sum")
+_JOB_CHANGEABLE = [name for name in assigned(SQL["edit_job"]) if name not in (*_JOB_BESIDE, "job_id")]
+JOBS = Table(
+    Job,
+    job_of,
+    job_row,
+    SQL["job"],
+    SQL["all_jobs"],
+    tuple(Insert("jobs", sql, _JOB_BESIDE) for sql in (SQL["insert_plain_job"], SQL["insert_job"])),
+    tuple(
+        Update("jobs", sql, _JOB_BESIDE, _JOB_CHANGEABLE)
+        for sql in (SQL["lease_job"], SQL["complete_job"], SQL["update_job"], SQL["edit_job"])
+    ),
+    SQL["delete_job"],
+)
+_RUN_CHANGEABLE = [name for name in assigned(SQL["update_run"]) if name not in ("sum", "run_id")]
+RUNS = Table(
+    Run,
+    run_of,
+    run_row,
+    SQL["run"],
+    SQL["all_runs"],
+    tuple(Insert("job_runs", sql, ("sum",)) for sql in (SQL["insert_open_run"], SQL["insert_run"])),
+    tuple(Update("job_runs", sql, ("sum",), _RUN_CHANGEABLE) for sql in (SQL["end_run"], SQL["update_run"])),
+    SQL["delete_run"],
+)
 QUEUES = Table(
     Queue,
     queue_of,
     queue_row,
     SQL["queue"],
     SQL["all_queues"],
-    SQL["save_queue"],
-    None,
+    (Insert("queues", SQL["save_queue"], ("sum",)),),
+    (),
     SQL["delete_queue"],
     paired=True,
 )
@@ -283,8 +319,8 @@ HELD_KEYS = Table(
     held_key_row,
     SQL["held_key"],
     SQL["all_held_keys"],
-    SQL["save_held_key"],
-    None,
+    (Insert("job_keys", SQL["save_held_key"], ("sum",)),),
+    (),
     SQL["delete_held_key"],
     paired=True,
 )
@@ -294,8 +330,8 @@ COMMANDS = Table(
     command_row,
     SQL["command"],
     SQL["all_commands"],
-    SQL["save_command"],
-    None,
+    (Insert("commands", SQL["save_command"], ("sum",)),),
+    (),
     SQL["delete_command"],
 )
 #: In the order they are written: a run refers to its job.

@@ -25,7 +25,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 _BLOCK = re.compile(r"^-- name: (\w+)\n-- .*\n(?:-- .*\n)*((?:(?!--).*\n)+)", re.MULTILINE)
-_BOUND = re.compile(r"(\w+) = \?")
+_SET = re.compile(r"(\w+) = (\?|NULL|'\w+')")
 
 
 def read_sql(file: str) -> str:
@@ -44,9 +44,14 @@ def blocks(text: str) -> dict[str, str]:
     return found
 
 
-def bound_columns(statement: str) -> list[str]:
-    """Give the columns an UPDATE binds, in order, those of its WHERE last."""
-    return _BOUND.findall(statement)
+def inserted(statement: str) -> list[str]:
+    """Give the columns an INSERT binds, in order."""
+    return statement[statement.index("(") + 1 : statement.index(")")].replace(",", " ").split()
+
+
+def assigned(statement: str) -> dict[str, str | None]:
+    """Give the columns an UPDATE names, in order, that of its WHERE last: `?` where it is bound, else its value."""
+    return {name: None if value == "NULL" else value.strip("'") for name, value in _SET.findall(statement)}
 
 
 SQL = blocks(read_sql("sqlite.sql"))
