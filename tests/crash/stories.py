@@ -1,12 +1,13 @@
 """Workloads for the crash tests, and the ways to run them into a fault.
 
-Each makes the same calls every time it runs, so that "the k-th call" means something. A story ends early, like a program
-would, at the first answer that says the journal is done for.
+Each makes the same calls every time it runs, so that "the k-th call" means something. A story ends early, like a
+program would, at the first answer that says the journal is done for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from witness import State, Witness, opened, recovered
@@ -14,7 +15,7 @@ from witness import State, Witness, opened, recovered
 from holdfast.errors import StoreError
 from holdfast.journal import Journal
 from holdfast.testing import SimCrash, SimFS
-from holdfast.testing.simfs import CHANGES
+from holdfast.testing.simfs import CHANGES, Call
 
 Story = Callable[[SimFS, Witness], None]
 
@@ -43,7 +44,7 @@ def refresh(journal: Journal, state: State) -> State:
 
 
 def life(fs: SimFS, witness: Witness) -> None:
-    """Appends alone, in groups and in batches; rolls; checkpoints, whole and within a segment; closings; later lives."""
+    """Appends alone, in groups and in batches; rolls; checkpoints, also within a segment; closings; later lives."""
     journal = opened(fs)
     state = State()
     witness.commit(fs, journal, 10)
@@ -93,23 +94,21 @@ def life(fs: SimFS, witness: Witness) -> None:
 def run(story: Story, fs: SimFS) -> Witness:
     """Run a story into whatever waits for it; a typed error ends it, a crash ends it, anything else is a bug."""
     witness = Witness()
-    try:
+    with suppress(StoreError, SimCrash):
         story(fs, witness)
-    except (StoreError, SimCrash):
-        pass
     return witness
 
 
-def rehearse(story: Story) -> list:
+def rehearse(story: Story) -> list[Call]:
     """Run a story undisturbed; gives its calls."""
     fs = SimFS()
     story(fs, Witness())
     return fs.calls
 
 
-def images(story: Story) -> list[tuple[SimFS, Witness]]:
+def images(story: Story, fs: SimFS | None = None) -> list[tuple[SimFS, Witness]]:
     """Run a story once and keep the disk, with the witness's book, as they stood before each call that changes it."""
-    fs, witness, kept = SimFS(), Witness(), []
+    fs, witness, kept = fs or SimFS(), Witness(), []
 
     def keep(call) -> None:
         if call.kind in CHANGES:

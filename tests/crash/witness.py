@@ -11,9 +11,9 @@ import re
 
 import msgspec
 
-from holdfast.errors import HoldfastError, StoreError
+from holdfast.errors import StoreError
 from holdfast.journal import Journal, JournalOptions
-from holdfast.testing import ManualClock, SimCrash, SimFS
+from holdfast.testing import ManualClock, SimFS
 
 #: Segments so small that a few appends roll them; no thread flushes on its own, so that every run makes the same calls.
 TINY = JournalOptions(segment_bytes=1500, flush_after_s=None, full_retry_s=0.0, full_retries=3)

@@ -1,7 +1,7 @@
 """The disk under `SimFS`: files and directories that know what a power cut would leave of them.
 
-It knows no call and no fault. Bytes become durable by `File.sync`, names by `Dir.sync`; a sync that failed washes them
-clean instead: they are seen until the power goes, and then they are gone.
+It knows no call and no fault. Bytes become durable by `File.sync`, names by `Dir.sync`. When syncing a file fails, its
+bytes are washed clean instead: they are seen until the power goes, and then they are gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Names = Literal["lose", "keep", "mixed"]
 class File:
     """Bytes, twice: as seen, and as on the disk."""
 
-    __slots__ = ("changes", "data", "dirty", "durable", "floor", "inode")
+    __slots__ = ("changes", "data", "dirty", "durable", "floor", "ghost", "inode")
 
     def __init__(self, inode: int) -> None:
         self.inode = inode
@@ -31,6 +31,8 @@ class File:
         self.dirty: list[tuple[int, int]] = []
         #: The shortest the file has been since its last sync: what lay beyond is not the disk's to keep.
         self.floor = 0
+        #: What it was before unsynced bytes were cut off again: the disk may have taken these and not the cut.
+        self.ghost: bytearray | None = None
         self.changes = 0
 
     def append(self, data: bytes | memoryview) -> None:
@@ -49,6 +51,8 @@ class File:
         if freed < 0:
             self.append(bytes(-freed))
             return freed
+        if any(end > size for _, end in self.dirty):
+            self.ghost = self.arrived()
         del self.data[size:]
         self.floor = min(self.floor, size)
         self.dirty = [(start, min(end, size)) for start, end in self.dirty if start < size]
@@ -70,6 +74,7 @@ class File:
         else:
             self.durable = self.arrived()
         self.dirty = []
+        self.ghost = None
         self.floor = len(self.durable)
 
     def wash(self) -> None:
@@ -80,7 +85,7 @@ class File:
 class Change:
     """One change of a directory not yet synced: a name set, a name dropped, or both for a rename."""
 
-    __slots__ = ("doomed", "dropped", "name", "needs", "node", "synced")
+    __slots__ = ("dropped", "name", "needs", "node", "synced")
 
     def __init__(
         self, name: str = "", node: Dir | File | None = None, *, dropped: str = "", needs: Change | None = None
@@ -91,7 +96,6 @@ class Change:
         #: Leaving one directory survives a cut only if the arrival in the other did.
         self.needs = needs
         self.synced = False
-        self.doomed = False
 
     def apply(self, names: dict[str, Dir | File]) -> None:
         """Do it to a table of names."""
@@ -124,15 +128,9 @@ class Dir:
     def sync(self) -> None:
         """Make the changes durable, in their order."""
         for change in self.pending:
-            if not change.doomed:
-                change.apply(self.durable)
-                change.synced = True
+            change.apply(self.durable)
+            change.synced = True
         self.pending = []
-
-    def wash(self) -> None:
-        """Let the changes so far be seen, and never reach the disk."""
-        for change in self.pending:
-            change.doomed = True
 
 
 class Copier:
@@ -155,7 +153,7 @@ class Copier:
         if isinstance(node, File):
             file = self._nodes[id(node)] = File(node.inode)
             file.data, file.durable, file.dirty = node.data[:], node.durable[:], node.dirty[:]
-            file.floor, file.changes = node.floor, node.changes
+            file.floor, file.ghost, file.changes = node.floor, node.ghost, node.changes
             return file
         made = self._nodes[id(node)] = Dir(node.inode)
         made.names = {name: self._node(child) for name, child in node.names.items()}
@@ -169,7 +167,7 @@ class Copier:
             node = None if change.node is None else self._node(change.node)
             needs = None if change.needs is None else self._change(change.needs)
             known = self._changes[id(change)] = Change(change.name, node, dropped=change.dropped, needs=needs)
-            known.synced, known.doomed = change.synced, change.doomed
+            known.synced = change.synced
         return known
 
 
@@ -210,9 +208,7 @@ class PowerCut:
     def _survives(self, change: Change) -> bool:
         known = self._kept.get(id(change))
         if known is None:
-            known = not change.doomed and (
-                self._names == "keep" or (self._names == "mixed" and self._dice.random() < 0.5)
-            )
+            known = self._names == "keep" or (self._names == "mixed" and self._dice.random() < 0.5)
             if known and change.needs is not None:
                 known = change.needs.synced or self._survives(change.needs)
             self._kept[id(change)] = known
@@ -221,10 +217,13 @@ class PowerCut:
     def _bytes(self, file: File) -> bytearray:
         if self._mode == "lose":
             return file.durable[:]
-        new = file.arrived()
-        if self._mode == "keep" or new == file.durable:
+        old, dice, new = file.durable, self._dice, file.arrived()
+        if self._mode == "keep":
             return new
-        old, dice = file.durable, self._dice
+        if file.ghost is not None and dice.random() < 0.5:
+            new = file.ghost
+        if new == old:
+            return new[:]
         # The length is written apart from the bytes: it may be the old one, the new one, or any between.
         low, high = sorted((min(len(old), file.floor), len(new)))
         size = dice.choice((len(old), len(new), dice.randint(low, high)))

@@ -121,7 +121,8 @@ class SimFS:
             folder, name = self._entry(path)
             found = folder.names.get(name)
             file = found if isinstance(found, File) else File(self._next())
-            file.data, file.durable, file.dirty, file.floor = bytearray(data), bytearray(data), [], len(data)
+            file.data, file.durable, file.dirty = bytearray(data), bytearray(data), []
+            file.floor, file.ghost = len(data), None
             folder.names[name] = folder.durable[name] = file
             folder.pending = [op for op in folder.pending if name not in {op.name, op.dropped}]
 
@@ -209,8 +210,12 @@ class SimFS:
             self._give(len(found.data))
 
     def sync_dir(self, path: str) -> None:
-        """Make a directory's names durable; when it fails, the changes so far will never be."""
-        with self._call("sync_dir", path, failed=lambda: self._folder(path).wash()):
+        """Make a directory's names durable; when it fails, they stay at risk until another one succeeds.
+
+        Unlike a file's bytes they are not washed clean: file systems keep names in a journal of their own, and when
+        that fails they stop altogether.
+        """
+        with self._call("sync_dir", path):
             self._folder(path).sync()
 
     def listdir(self, path: str) -> list[str]:

@@ -1,0 +1,335 @@
+"""A life of a `sqlite:` store for the crash tests, and the oracle that judges what is left of it.
+
+The life is a list of steps, each one transaction or none, with fixed ids, times and chance. Run once on `memory:` it
+gives the state after each step. Whatever happens to the SQLite store, what is found afterwards must be one of these
+states, whole: not before the last step that was acknowledged, not behind the one that was under way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from holdfast.engine import Engine, engine
+from holdfast.errors import InvalidValue, StoreError, StoreFailed, StoreFull
+from holdfast.model.commands import (
+    Cancel,
+    Command,
+    Complete,
+    Enqueue,
+    Expire,
+    Extend,
+    Fail,
+    Lease,
+    Move,
+    NewJob,
+    PauseQueue,
+    Prune,
+    Release,
+    Retention,
+    Update,
+)
+from holdfast.model.events import JobChanges
+from holdfast.model.jobs import KeyHold, RetryMode
+from holdfast.model.outcomes import Grant, Leased, Outcome, Refusal
+from holdfast.model.records import Record
+from holdfast.model.times import later, stamp
+from holdfast.rules.invariants import violations
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.protocol import Store
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.clock import START, ManualClock
+from holdfast.testing.conformance.harness import Told, tables_of, told
+from holdfast.testing.simvfs import SimVfs
+
+DATABASE = "jobs.db"
+DAY = 86_400.0
+
+
+class Step(NamedTuple):
+    """What a client does at one time."""
+
+    #: Seconds since the beginning.
+    at: float
+    #: Sent together: one commit.
+    commands: tuple[Command, ...] = ()
+    does: Literal["send", "trim", "snapshot", "reopen", "look", "linger", "go on"] = "send"
+
+
+class State(NamedTuple):
+    """Everything a store shows; the feed from its oldest event on."""
+
+    tables: dict[str, list[Record]]
+    #: Numbers of the last event, and of the last one that was trimmed.
+    seq: int
+    trimmed: int
+    feed: list[Told]
+
+
+# --- the life ---------------------------------------------------------------------------------------------------------
+
+
+def new(job_id: str, size: int = 0, **options) -> NewJob:
+    params = msgspec.Raw(msgspec.json.encode({"pad": "x" * size} if size else {}))
+    return NewJob(job_id=job_id, job_type="work", params=params, **options)
+
+
+def life() -> Generator[Step, list[Outcome], None]:
+    """Jobs of every kind, from their beginning to their removal; each step is sent the outcomes of the model."""
+    yield Step(
+        0,
+        (
+            Enqueue(
+                cmd="e1",
+                jobs=(
+                    new("a1", retry_mode=RetryMode.CHAIN, max_attempts=3),
+                    new("a2", priority=5),
+                    new("a3", key="k3", key_hold=KeyHold.ACTIVE),
+                    new("a4", 9000),
+                ),
+            ),
+        ),
+    )
+    yield Step(
+        1,
+        (
+            Enqueue(cmd="e2", jobs=(new("b1"),)),
+            Enqueue(cmd="e3", jobs=(new("b2", delay_s=20),)),
+            Cancel(cmd="c1", job_id="a4", reason="no longer wanted"),
+            PauseQueue(cmd="p1", queue="slow", reason="full"),
+        ),
+    )
+    a2, a1, a3 = granted((yield Step(2, (Lease(cmd="l1", worker_id="w1", n=3),))))
+    yield Step(3, (Complete(job_id=a2.job.job_id, token=a2.token, result=msgspec.Raw(b'{"ok":true}')),))
+    yield Step(
+        3, (Fail(job_id=a1.job.job_id, token=a1.token, error="boom"), Extend(job_id=a3.job.job_id, token=a3.token))
+    )
+    yield Step(4, does="snapshot")
+    yield Step(5, (Fail(job_id=a3.job.job_id, token=a3.token, error="boom"), Update(**edit("b1", priority=3))))
+    yield Step(6, does="linger")
+    yield Step(7, tuple(Enqueue(cmd=f"f{n}", jobs=(new(f"c{n}", 3000),)) for n in range(3)))
+    b1, c0 = granted((yield Step(8, (Lease(cmd="l2", worker_id="w2", n=2),))))
+    yield Step(9, (Release(cmd="r1", job_id=c0.job.job_id, token=c0.token, begun=True), Move(**move("c2"))))
+    yield Step(9, does="look")
+    yield Step(9, does="go on")
+    # b1's lease lapses; what was delayed comes back.
+    yield Step(70, (Expire(),))
+    grants = granted((yield Step(71, (Lease(cmd="l3", worker_id="w1", n=20),))))
+    assert {"a3", "b1", "b2"} < {grant.job.job_id for grant in grants}, "the life has changed"
+    assert b1.token < grants[0].token
+    yield Step(72, tuple(Complete(job_id=grant.job.job_id, token=grant.token) for grant in grants))
+    yield Step(73, does="reopen")
+    yield Step(10 * DAY, (Prune(retention=Retention(done_s=DAY, failed_s=20 * DAY)),))
+    yield Step(10 * DAY, does="trim")
+    yield Step(10 * DAY, (Enqueue(cmd="e9", jobs=(new("z1", 5000, key="k3"),)),))
+    yield Step(10 * DAY, does="snapshot")
+    (z1,) = granted((yield Step(10 * DAY + 1, (Lease(cmd="l4", worker_id="w1", n=1),))))
+    yield Step(10 * DAY + 2, (Complete(job_id=z1.job.job_id, token=z1.token),))
+    yield Step(10 * DAY + 3, does="reopen")
+
+
+def edit(job_id: str, **changes) -> dict:
+    return {"cmd": f"u-{job_id}", "job_id": job_id, "changes": JobChanges(**changes)}
+
+
+def move(job_id: str) -> dict:
+    return {"cmd": f"m-{job_id}", "job_id": job_id, "to": "first"}
+
+
+def granted(outcomes: list[Outcome]) -> tuple[Grant, ...]:
+    (outcome,) = outcomes
+    assert isinstance(outcome, Leased)
+    return outcome.grants
+
+
+# --- running it -------------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """An engine on a store, with time and chance set anew for each step: a step sent again decides the same."""
+
+    def __init__(self, store: Store) -> None:
+        self.clock = ManualClock()
+        self.engine = Engine(store, clock=self.clock)
+
+    def take(self, at: int, step: Step) -> list[Outcome]:
+        self.clock.set_wall(START + timedelta(seconds=step.at))
+        with fixed_chance(at):
+            if step.does == "trim":
+                self.engine.store.trim(later(stamp(START), step.at - DAY), 1000)
+            elif step.does == "snapshot":
+                self.engine.store.snapshot()
+            elif step.does == "look":
+                with self.engine.read() as view:
+                    assert len(list(tables_of(view).values())) == 6
+            elif step.commands:
+                outcomes = self.engine.submit_many(step.commands)
+                refused = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+                assert not refused, refused
+                return outcomes
+        return []
+
+
+@contextmanager
+def fixed_chance(at: int) -> Iterator[None]:
+    drawn = itertools.count(at * 1_000_003 + 1)
+    before, engine._seed = engine._seed, lambda: next(drawn)
+    try:
+        yield
+    finally:
+        engine._seed = before
+
+
+def rehearsed() -> tuple[list[Step], list[State]]:
+    """Run the life on `memory:`; gives its steps, and the state before the first and after each."""
+    client = Client(MemoryStore())
+    steps: list[Step] = []
+    states = [state_of(client.engine.store)]
+    story = life()
+    step = next(story)
+    while True:
+        outcomes = client.take(len(steps), step)
+        steps.append(step)
+        states.append(state_of(client.engine.store))
+        try:
+            step = story.send(outcomes)
+        except StopIteration:
+            return steps, states
+
+
+def state_of(store: Store) -> State:
+    with store.read() as view:
+        assert list(violations(view)) == []
+        tables, seq = tables_of(view), view.seq
+    for trimmed in itertools.count():
+        try:
+            return State(tables, seq, trimmed, told(store, trimmed))
+        except InvalidValue:
+            continue
+    raise AssertionError
+
+
+class Book:
+    """What the client sent and was told, kept outside the store."""
+
+    def __init__(self) -> None:
+        #: Step → how many calls had been made when it was sent, and when it was acknowledged.
+        self.sent: dict[int, int] = {}
+        self.yes: dict[int, int] = {}
+        self.errors: list[StoreError] = []
+
+    def bounds(self, calls: int | None = None) -> tuple[int, int]:
+        """Give the fewest and the most steps that may be there; `calls` looks back to when only so many were made."""
+        acked = [at for at, mark in self.yes.items() if calls is None or mark <= calls]
+        sent = [at for at, mark in self.sent.items() if calls is None or mark <= calls]
+        low = max(acked, default=-1) + 1
+        return low, max([low, *(at + 1 for at in sent)])
+
+
+def run(vfs: SimVfs, steps: list[Step]) -> Book:
+    """Live until the end, or until the store is done for; then ask it for a little more, which it must refuse.
+
+    Only typed errors may come out. A full disk is answered by sending the same again, once.
+    """
+    book = Book()
+    store: SqliteStore | None = None
+    lingering: list = []
+    try:
+        store = SqliteStore.open(vfs.folder / DATABASE)
+        client = Client(store)
+        for at, step in enumerate(steps):
+            if step.does == "linger":
+                # A reader that stays: the log cannot be started anew while it does.
+                lingering.append(store.read())
+                lingering[0].__enter__()
+            if step.does in {"go on", "reopen"}:
+                while lingering:
+                    lingering.pop().__exit__(None, None, None)
+            if step.does == "reopen":
+                store.close()
+                store = SqliteStore.open(vfs.folder / DATABASE)
+                client = Client(store)
+            book.sent[at] = len(vfs.calls)
+            try:
+                try:
+                    client.take(at, step)
+                except StoreFull as error:
+                    book.errors.append(error)
+                    client.take(at, step)
+            except StoreError as error:
+                if step.does == "look":
+                    book.errors.append(error)
+                    continue
+                if isinstance(error, StoreFailed):
+                    demand_refusals(client, steps, at)
+                raise
+            book.yes[at] = len(vfs.calls)
+    except StoreError as error:
+        book.errors.append(error)
+    finally:
+        vfs.die()
+        while lingering:
+            lingering.pop().__exit__(None, None, None)
+        if store is not None:
+            store.close()
+    return book
+
+
+def demand_refusals(client: Client, steps: list[Step], at: int) -> None:
+    """After a failed commit nothing is acknowledged, neither the same again nor anything else."""
+    later_steps = [n for n in range(at, len(steps)) if steps[n].commands][:2]
+    for n in later_steps:
+        try:
+            client.take(n, steps[n])
+        except StoreError:
+            continue
+        raise AssertionError(f"step {n} was acknowledged by a store that had failed at step {at}")
+
+
+# --- judging it -------------------------------------------------------------------------------------------------------
+
+
+class Oracle:
+    """Judges folders by the states of the model."""
+
+    def __init__(self) -> None:
+        self.steps, self.states = rehearsed()
+
+    def examine(self, folder: Path, low: int, high: int, *, to_the_end: bool = False) -> int:
+        """Open what is left and demand everything; gives how many steps were there."""
+        store = SqliteStore.open(folder / DATABASE)
+        try:
+            assert store.check() == []
+            found = state_of(store)
+        finally:
+            store.close()
+        fitting = [n for n in range(low, high + 1) if self.states[n] == found]
+        assert fitting, self._misfit(found, low, high)
+        there = fitting[-1]
+        store = SqliteStore.open(folder / DATABASE)
+        try:
+            assert state_of(store) == found, "another opening found something else"
+            self._send_again(store, fitting[0], high, to_the_end=to_the_end)
+            assert store.check() == []
+        finally:
+            store.close()
+        return there
+
+    def _send_again(self, store: SqliteStore, found: int, high: int, *, to_the_end: bool) -> None:
+        """What was acknowledged last and what was under way, once more; then, if asked, all the rest of the life."""
+        client = Client(store)
+        for at in range(max(found - 1, 0), len(self.steps) if to_the_end else min(high, len(self.steps))):
+            client.take(at, self.steps[at])
+            expected = self.states[max(found, at + 1)]
+            assert state_of(store) == expected, f"step {at}, sent again, did not give one effect"
+
+    def _misfit(self, found: State, low: int, high: int) -> str:
+        others = [n for n, state in enumerate(self.states) if state == found]
+        kind = "acknowledged, and lost" if others and max(others) < low else "neither"
+        return f"{kind}: expected the state after {low} to {high} steps, found that after {others or 'none'}"

@@ -1,0 +1,257 @@
+"""Each call SQLite makes on its files fails, falls short, or is the last before a death or a power cut.
+
+What was acknowledged is there, whole and once; what was under way is there or not, and stays so; the rest is not. Only
+typed errors come out of the store, and after a failed commit it acknowledges nothing. The short form takes a sample of
+the calls that differs from fault to fault; the long one takes them all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from itertools import count
+
+import pytest
+from sqlitestory import DATABASE, Oracle, run
+
+from holdfast.errors import StoreError, StoreFailed, StoreFull
+from holdfast.stores.sqlite import SqliteStore, connections
+from holdfast.testing.simvfs import CHANGES, SimVfs, available
+from holdfast.testing.vfsdisk import VfsDisk, write_image
+
+is_available, reason = available()
+pytestmark = pytest.mark.skipif(not is_available, reason=reason)
+
+SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+#: What becomes of bytes and of names that were not synced.
+CUTS = [
+    ("lose", "lose"),
+    ("lose", "keep"),
+    ("keep", "keep"),
+    ("keep", "lose"),
+    *[("blocks", "mixed")] * (6 if SOAK else 1),
+    *[("blocks", "keep")] * (6 if SOAK else 1),
+    *[("junk", "mixed")] * (3 if SOAK else 1),
+]
+#: Kind of call, code, times, how much of a write is taken nevertheless; and, for the short form, every how many calls.
+FAULTS = [
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, None, 41),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, None, None, 67),
+    ("write", sqlite3.SQLITE_FULL, 1, None, 43),
+    ("write", sqlite3.SQLITE_FULL, None, None, 71),
+    ("write", sqlite3.SQLITE_FULL, 1, 1, 47),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 2048, 53),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 4096, 59),  # all of a page is written, and the answer is an error
+    ("sync", sqlite3.SQLITE_IOERR_FSYNC, 1, None, 2),
+    ("sync", sqlite3.SQLITE_IOERR_FSYNC, None, None, 3),
+    ("sync", sqlite3.SQLITE_IOERR_DIR_FSYNC, 1, None, 5),
+    ("truncate", sqlite3.SQLITE_IOERR_TRUNCATE, 1, None, 1),
+    ("delete", sqlite3.SQLITE_IOERR_DELETE, 1, None, 1),
+    ("create", sqlite3.SQLITE_CANTOPEN, 1, None, 1),
+    ("open", sqlite3.SQLITE_CANTOPEN, 1, None, 2),
+    ("read", sqlite3.SQLITE_IOERR_READ, 1, None, 37),
+    ("read", sqlite3.SQLITE_IOERR_READ, None, None, 61),
+    ("size", sqlite3.SQLITE_IOERR_FSTAT, 1, None, 7),
+    ("access", sqlite3.SQLITE_IOERR_ACCESS, 1, None, 3),
+]
+
+injected = {"faults": 0, "deaths": 0, "cuts": 0}
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return Oracle()
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A store with nothing in it, to start every life from."""
+    folder = tmp_path_factory.mktemp("empty")
+    SqliteStore.open(folder / DATABASE).close()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_log(monkeypatch):
+    """Let the log be copied into the database within some commits, as it happens every few thousand pages in life."""
+    monkeypatch.setitem(connections._SETTINGS, "wal_autocheckpoint", ("60", 60))
+
+
+@pytest.fixture
+def fresh(empty, tmp_path):
+    """Gives folders with a new store, one after the other; the last one's is removed."""
+
+    def make():
+        shutil.rmtree(tmp_path / "life", ignore_errors=True)
+        return shutil.copytree(empty, tmp_path / "life")
+
+    return make
+
+
+def lived(folder, oracle):
+    """A whole life without faults; gives its calls and the book."""
+    with SimVfs(folder) as vfs:
+        book = run(vfs, oracle.steps)
+    assert book.errors == []
+    assert len(book.yes) == len(oracle.steps)
+    return vfs.calls, book
+
+
+def sample(total: int, every: int, offset: int) -> range:
+    """Which calls of a kind a fault is tried at: all, or some."""
+    return range(1, total + 1) if SOAK else range(1 + offset % every, total + 1, every)
+
+
+# --- calls that fail --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "times", "keep", "every"), FAULTS, ids=[f"{f[0]}-{f[1]}-{f[2]}-{f[3]}" for f in FAULTS]
+)
+def test_a_failing_call_is_told_by_a_typed_error_and_loses_nothing(oracle, fresh, kind, code, times, keep, every):
+    calls, _ = lived(fresh(), oracle)
+    total = sum(call.kind == kind for call in calls)
+    for nth in sample(total, every, offset=code):
+        folder = fresh()
+        with SimVfs(folder) as vfs:
+            if keep is None:
+                vfs.fail(kind, nth, code, times=times)
+            else:
+                vfs.shorten(nth, code, keep=keep)
+            book = run(vfs, oracle.steps)
+        assert vfs.injected, "the life made other calls this time"
+        injected["faults"] += vfs.injected
+        try:
+            low, high = book.bounds()
+            # The machine goes on; or the power goes, now that the store has been closed.
+            left = VfsDisk(vfs.calls)
+            image = write_image(left.cut("lose", names="lose"), folder.parent / f"cut-{nth}")
+            oracle.examine(folder, low, high)
+            oracle.examine(image, low, high)
+            shutil.rmtree(image)
+            injected["cuts"] += 1
+        except BaseException as error:
+            error.add_note(f"{kind} {nth} of {total} failed, the store said {book.errors}")
+            raise
+
+
+def test_a_failed_sync_is_final(oracle, fresh):
+    folder = fresh()
+    calls, book = lived(folder, oracle)
+    first = sum(call.kind == "sync" for call in calls[: book.sent[3]]) + 1
+    folder = fresh()
+    with SimVfs(folder) as vfs:
+        vfs.fail("sync", first)
+        book = run(vfs, oracle.steps)
+    assert [type(error) for error in book.errors] == [StoreFailed]
+    assert sum(call.kind == "sync" for call in vfs.calls) == first, "a failed sync was repeated"
+    assert max(book.yes) == 2
+
+
+def test_a_full_disk_is_told_as_such_and_when_space_returns_the_store_goes_on(oracle, fresh):
+    folder = fresh()
+    calls, book = lived(folder, oracle)
+    write = sum(call.kind == "write" for call in calls[: book.sent[3]]) + 2
+    folder = fresh()
+    with SimVfs(folder) as vfs:
+        vfs.fail("write", write, sqlite3.SQLITE_FULL)
+        book = run(vfs, oracle.steps)
+    assert [type(error) for error in book.errors] == [StoreFull]
+    assert len(book.yes) == len(oracle.steps)
+    assert oracle.examine(folder, *book.bounds()) == len(oracle.steps)
+
+
+def test_a_store_that_cannot_be_made_leaves_nothing_and_can_be_made_later(tmp_path):
+    kinds = ("open", "create", "write", "sync", "read", "size", "delete", "truncate", "access")
+    for kind in kinds:
+        for nth in count(1):
+            folder = tmp_path / f"{kind}-{nth}"
+            folder.mkdir()
+            with SimVfs(folder) as vfs:
+                vfs.fail(kind, nth)
+                try:
+                    SqliteStore.open(folder / DATABASE).close()
+                except StoreError:
+                    assert vfs.injected
+            if not vfs.injected:
+                break
+            injected["faults"] += 1
+            assert {path.name for path in folder.iterdir()} <= {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"}
+            store = SqliteStore.open(folder / DATABASE)
+            assert store.check() == []
+            store.close()
+        assert nth > 1 or kind == "truncate"
+
+
+# --- deaths and power cuts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged(oracle, fresh, when):
+    calls, _ = lived(fresh(), oracle)
+    total = sum(call.kind in CHANGES for call in calls)
+    for nth in sample(total, 83, offset=len(when)):
+        folder = fresh()
+        with SimVfs(folder) as vfs:
+            vfs.crash(nth, when=when)
+            book = run(vfs, oracle.steps)
+        assert vfs.injected == 1
+        injected["deaths"] += 1
+        try:
+            oracle.examine(folder, *book.bounds(), to_the_end=True)
+        except BaseException as error:
+            error.add_note(f"death {when} change {nth} of {total}")
+            raise
+
+
+def judge_cuts(oracle, calls, book, into, every=1):
+    """Cut the power before each call that changes the disk; gives how many different disks were judged."""
+    disk, judged = VfsDisk(), set()
+    places = 0
+    for at, call in enumerate(calls):
+        if call.kind in CHANGES:
+            places += 1
+            low, high = book.bounds(at)
+            for way, (mode, names) in enumerate(CUTS):
+                # What is lost whole changes only with a sync; the rest is different before every call.
+                if mode != "lose" and (places + 5 * way) % every:
+                    continue
+                files = disk.cut(mode, 1000 * at + way, names)
+                key = (hash(tuple(sorted(files.items()))), low, high)
+                if key in judged:
+                    continue
+                judged.add(key)
+                image = write_image(files, into / "image")
+                try:
+                    oracle.examine(image, low, high, to_the_end=not len(judged) % 50)
+                except BaseException as error:
+                    error.add_note(f"cut {mode}/{names} before call {at}, {call.kind} {call.file}")
+                    raise
+                finally:
+                    shutil.rmtree(image)
+        disk.apply(call)
+    return len(judged)
+
+
+def test_a_power_cut_before_any_call_loses_nothing_acknowledged(oracle, fresh, tmp_path):
+    calls, book = lived(fresh(), oracle)
+    cuts = judge_cuts(oracle, calls, book, tmp_path, every=1 if SOAK else 23)
+    injected["cuts"] += cuts
+    assert cuts >= 150
+
+
+@pytest.mark.parametrize("setting", [("OFF", 0), ("NORMAL", 1)])
+def test_the_oracle_sees_what_is_lost_without_full_syncs(oracle, fresh, tmp_path, monkeypatch, setting):
+    monkeypatch.setitem(connections._SETTINGS, "synchronous", setting)
+    calls, book = lived(fresh(), oracle)
+    with pytest.raises((AssertionError, StoreError), match=r"acknowledged, and lost|neither|malformed"):
+        judge_cuts(oracle, calls, book, tmp_path, every=23)
+
+
+def test_the_number_of_injected_faults():
+    """Last in this file: what all of the above have injected."""
+    print(f"\nsqlite: {injected['faults']} failed calls, {injected['deaths']} deaths, {injected['cuts']} power cuts")
+    assert injected["faults"] >= 150
+    assert injected["deaths"] >= 15
+    assert injected["cuts"] >= 250
