@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
 
 class Dump(NamedTuple):
-    """Everything a store shows: each table, and the feed. A store may use up numbers in between for notes of its own."""
+    """Everything a store shows: each table, and the feed. Numbers in between may be taken by notes of its own."""
 
     tables: dict[str, list[Record]]
     feed: list[Told]
