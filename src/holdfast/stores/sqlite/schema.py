@@ -14,7 +14,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.errors import InvalidValue, MigrationFailed, NoPath, StoreDamaged, StoreFailed, StoreReadOnly, TooNew
+from holdfast.errors import (
+    InvalidValue,
+    MigrationFailed,
+    NoPath,
+    StoreBusy,
+    StoreDamaged,
+    StoreFailed,
+    StoreReadOnly,
+    TooNew,
+)
 from holdfast.points import reach
 from holdfast.stores.sqlite.connections import begin_immediate, connect, translated
 from holdfast.stores.sqlite.rows import Meta
@@ -69,10 +78,16 @@ def _build(draft: str) -> None:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
+            # Closing would copy the log into the database too, but would not tell if it failed; and the log is dropped.
+            busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
             db.close()
     except sqlite3.Error as error:
         raise translated(error, draft) from error
+    if busy:
+        raise StoreBusy(
+            f"{draft}: another program uses the database that is being made. Nothing was opened.", file=draft
+        )
     _sync(Path(draft))
 
 
