@@ -18,7 +18,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.watch import LeaseWatch
-from holdfast.errors import JobNotFound, StoreClosed, UsageError
+from holdfast.errors import CorruptState, JobNotFound, StoreClosed, StoreError, UsageError
 from holdfast.model.commands import ClockJump, Command, Expire, Lease
 from holdfast.model.events import Event
 from holdfast.model.ids import JobId, uuid7
@@ -56,6 +56,14 @@ class _Waiter:
         return self.outcomes is not None or self.error is not None
 
 
+class _Breakage(Exception):
+    """Deciding raised what no rule raises; nothing was added."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class _Turn(NamedTuple):
     """What the commands of one batch share: the state, one look at the clock, one source of chance."""
 
@@ -82,7 +90,12 @@ class Engine:
         self.session_id = self.new_id()
         self._lock = threading.Lock()
         self._waiting: deque[_Waiter] = deque()
-        self._has_leader = False
+        #: Whose turn it is to commit; set exactly while somebody waits or is being served.
+        self._leader: _Waiter | None = None
+        #: Those the leader is serving.
+        self._taken: list[_Waiter] = []
+        #: The contradiction at which this authority stopped.
+        self._stopped: CorruptState | None = None
         self._closed = False
 
     # --- commands ---------------------------------------------------------------------------------------------------
@@ -98,15 +111,16 @@ class Engine:
         reopening settles it.
         """
         waiter = _Waiter([admitted(command) for command in commands])
-        with self._lock:
-            if self._closed:
-                raise StoreClosed("the engine was closed; the command was not sent.")
-            self._waiting.append(waiter)
-            follows, self._has_leader = self._has_leader, True
-        if follows:
-            waiter.wake.wait()
-        if not waiter.is_settled:
-            self._lead(waiter)
+        try:
+            self._join(waiter)
+            if self._leader is not waiter:
+                waiter.wake.wait()
+            if not waiter.is_settled:
+                self._lead()
+        except BaseException:
+            # Interrupted, at whatever point: only this caller gives up, and nobody waits for it.
+            self._leave(waiter)
+            raise
         if waiter.error is not None:
             raise waiter.error
         assert waiter.outcomes is not None
@@ -119,42 +133,84 @@ class Engine:
             raise outcome.error()
         return outcome
 
-    def _lead(self, leader: _Waiter) -> None:
+    # --- the line of those who wait ---------------------------------------------------------------------------------
+
+    def _join(self, waiter: _Waiter) -> None:
+        """Stand in the line; lead if nobody does."""
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("the engine was closed; the command was not sent.")
+            if self._stopped is not None:
+                message = f"the engine stopped at a contradiction and takes no command: {self._stopped.message}"
+                raise CorruptState(message, hint=self._stopped.hint)
+            self._waiting.append(waiter)
+            if self._leader is None:
+                self._leader = waiter
+
+    def _lead(self) -> None:
         """Commit everything that waits, then hand over to the next in line."""
         with self._lock:
             taken = self._take()
-        try:
-            self._commit(taken)
-        except Exception as error:  # noqa: BLE001 - everyone in the batch must hear of it, whatever it is
-            for waiter in taken:
-                waiter.outcomes, waiter.error = None, error
-        except BaseException:
-            # Interrupted: only this caller gives up. The others are decided again by the next leader; their ids make
-            # that safe.
-            with self._lock:
-                self._waiting.extendleft(reversed([waiter for waiter in taken if waiter is not leader]))
-            taken = []
-            raise
-        finally:
-            self._hand_over(taken)
+        self._settle(taken)
+        with self._lock:
+            self._hand_over()
 
     def _take(self) -> list[_Waiter]:
         """Take waiters from the front: the leader is always the first of them."""
-        taken = [self._waiting.popleft()]
-        size = len(taken[0].commands)
-        while self._waiting and size + len(self._waiting[0].commands) <= BATCH:
-            size += len(self._waiting[0].commands)
-            taken.append(self._waiting.popleft())
+        taken: list[_Waiter] = []
+        size = 0
+        for waiter in self._waiting:
+            size += len(waiter.commands)
+            if taken and size > BATCH:
+                break
+            taken.append(waiter)
+        self._taken = taken
+        for _ in taken:
+            self._waiting.popleft()
         return taken
 
-    def _hand_over(self, settled: Sequence[_Waiter]) -> None:
+    def _hand_over(self) -> None:
+        """Wake those who were served, and make the next in line lead. Whoever was not served goes back to the front."""
+        missed = [waiter for waiter in self._taken if not waiter.is_settled and waiter not in self._waiting]
+        self._waiting.extendleft(reversed(missed))
+        for waiter in self._taken:
+            if waiter.is_settled:
+                waiter.wake.set()
+        self._taken = []
+        self._leader = self._waiting[0] if self._waiting else None
+        if self._leader is not None:
+            self._leader.wake.set()
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Forget a caller that gave up. Those taken with it are decided by the next leader, as if it had not begun."""
         with self._lock:
-            heir = self._waiting[0] if self._waiting else None
-            self._has_leader = heir is not None
-        for waiter in settled:
-            waiter.wake.set()
-        if heir is not None:
-            heir.wake.set()
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            self._taken = [other for other in self._taken if other is not waiter]
+            if self._leader is waiter:
+                self._hand_over()
+            elif self._leader is not None:
+                # It may have been interrupted between naming the next leader and waking it.
+                self._leader.wake.set()
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def _settle(self, taken: Sequence[_Waiter]) -> None:
+        """Give each of these their outcomes, or the error they ended in."""
+        try:
+            self._commit(taken)
+        except _Breakage as breakage:
+            if len(taken) == 1:
+                taken[0].error = breakage.cause
+                return
+            # One of them broke the code itself, and nothing was written. Each alone, so that no other pays for it.
+            for waiter in taken:
+                self._settle([waiter])
+        except Exception as error:  # noqa: BLE001 - everyone in the batch must hear of it, whatever it is
+            if isinstance(error, CorruptState):
+                self._stopped = error
+            for waiter in taken:
+                waiter.outcomes, waiter.error = None, error
 
     def _commit(self, taken: Sequence[_Waiter]) -> None:
         """Decide all commands of the waiters in one batch of the store."""
@@ -162,12 +218,18 @@ class Engine:
         with self.store.write() as batch:
             reading = self.look()
             turn = _Turn(batch, reading, Draws(reading.now, _seed()), added)
-            outcomes = [[self._decide(turn, command) for command in waiter.commands] for waiter in taken]
+            try:
+                outcomes = [[self._decide(turn, command) for command in waiter.commands] for waiter in taken]
+            except StoreError:
+                raise
+            except Exception as problem:
+                raise _Breakage(problem) from problem
             reach("engine.decided")
-        reach("engine.committed")
-        self.watch.note(added, reading.now, reading.monotonic)
+        # Durable: from here on an interruption takes nobody's outcome away.
         for waiter, found in zip(taken, outcomes, strict=True):
             waiter.outcomes = found
+        reach("engine.committed")
+        self.watch.note(added, reading.now, reading.monotonic)
 
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
