@@ -16,6 +16,7 @@ from holdfast.model.outcomes import Refusal, Swept
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.state import Lane
+from holdfast.rules.values import problem_with
 
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
@@ -47,8 +48,12 @@ def tick(engine: Engine, retention: Retention | None = None) -> Report:
     """End what has lapsed, and remove what is old."""
     expired = _expire(engine)
     kept = retention or Retention()
+    sweep = Prune(retention=kept, limit=LIMIT)
+    refusal = problem_with(sweep)
+    if refusal is not None:
+        raise refusal.error()
     now = engine.look().now
-    pruned = _all(engine, Prune(retention=kept, limit=LIMIT)) if _something_old(engine, kept, now) else 0
+    pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
     trimmed = engine.store.trim(later(now, -FEED_S), LIMIT)
     return Report(expired=expired, pruned=pruned, trimmed=trimmed)
 

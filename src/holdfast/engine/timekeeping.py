@@ -55,9 +55,12 @@ class Timekeeper:
                     # not taken for a jump later.
                     return Reading(stamp(self._wall), monotonic, None, stepped_back=False)
                 stepped_back = True
-                self.steps["back"] += 1
+            elif ahead_s < -TOLERANCE_S:
+                # Set back by less than has passed since the last look: the time still grew, leases have moved away.
+                stepped_back = True
             elif ahead_s > TOLERANCE_S:
                 jumped_from = stamp(expected)
                 self.steps["forward"] += 1
+            self.steps["back"] += stepped_back
             self._wall, self._monotonic = wall, monotonic
             return Reading(stamp(wall), monotonic, jumped_from, stepped_back)

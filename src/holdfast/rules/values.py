@@ -78,8 +78,12 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from _queue(namespace, queue)
         case Normalize(namespace=namespace, queue=queue):
             yield from _queue(namespace, queue)
-        case Expire(limit=limit) | Prune(limit=limit) | EndSessions(limit=limit):
+        case Expire(limit=limit) | EndSessions(limit=limit):
             yield from _between("limit", limit, 1, MAX_SWEEP)
+        case Prune(retention=retention, limit=limit):
+            yield from _between("limit", limit, 1, MAX_SWEEP)
+            yield from _between("retention.done_s", retention.done_s, 0, math.inf)
+            yield from _between("retention.failed_s", retention.failed_s, 0, math.inf)
         case _:
             return
 
@@ -91,7 +95,7 @@ def _named(command: Command) -> Iterator[Problem]:
     for field in ("token", "exit_code"):
         number = getattr(command, field, None)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
-            yield field, f"{number:.3e} does not fit 64 bits"
+            yield field, f"an integer of {number.bit_length()} bits does not fit 64 bits"
 
 
 def _new_job(job: NewJob) -> Iterator[Problem]:

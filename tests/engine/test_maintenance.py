@@ -1,0 +1,299 @@
+"""Recovery and tick: what time asks for, once, by the ordinary path."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.engine.maintenance import FEED_S, Report, next_wake, recover, tick
+from holdfast.errors import InvalidValue
+from holdfast.model import commands as c
+from holdfast.model.jobs import Job, RetryMode
+from holdfast.model.records import DoneCommand
+from holdfast.model.times import later, stamp
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import START, ManualClock
+
+NOW = stamp(START)
+DAY = 86_400
+
+
+class Scene:
+    """An engine on a memory store; `reopen` makes the next opening of the same store."""
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.store = MemoryStore()
+        self.reopen()
+
+    def reopen(self):
+        self.engine = Engine(self.store, clock=self.clock)
+
+    def enqueue(self, *job_ids, **options):
+        jobs = tuple(c.NewJob(job_id=name, job_type="t", params=msgspec.Raw(b"{}"), **options) for name in job_ids)
+        self.engine.ask(c.Enqueue(jobs=jobs))
+
+    def lease(self, n=1, **options):
+        return self.engine.ask(c.Lease(worker_id="w", n=n, session_id=self.engine.session_id, **options)).grants
+
+    def complete(self, grant):
+        self.engine.ask(c.Complete(job_id=grant.job.job_id, token=grant.token))
+
+    def job(self, job_id):
+        return self.engine.job(job_id)
+
+    @property
+    def seq(self):
+        return self.store._tables.seq
+
+    def idle(self, act):
+        """Do it again, and see that nothing is left to do."""
+        seq = self.seq
+        report = act(self.engine)
+        assert (self.seq, report) == (seq, Report())
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+# --- recovery ---------------------------------------------------------------------------------------------------------
+
+
+def test_recovery_ends_local_leases_of_earlier_openings_once(scene):
+    scene.enqueue("a", "b", "c")
+    scene.lease(2)
+    scene.engine.ask(c.Lease(worker_id="remote"))
+    scene.reopen()
+    assert recover(scene.engine) == Report(ended_sessions=2)
+    assert [scene.job(name).status for name in "abc"] == ["QUEUED", "QUEUED", "RUNNING"]
+    assert scene.engine.runs("a")[0].reason == "restart"
+    scene.idle(recover)
+    scene.idle(recover)
+
+
+def test_recovery_leaves_the_leases_of_this_opening_alone(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.idle(recover)
+
+
+def test_recovery_ends_what_has_lapsed_too(scene):
+    scene.enqueue("a", lease_s=5)
+    scene.enqueue("b", ttl_s=5)
+    scene.engine.ask(c.Lease(worker_id="remote"))
+    scene.clock.advance(5)
+    scene.reopen()
+    assert recover(scene.engine) == Report(expired=2)
+    assert (scene.job("a").status, scene.job("b").status) == ("QUEUED", "CANCELLED")
+    scene.idle(recover)
+
+
+def test_recovery_of_a_store_with_many_processes_ends_nobodys_lease(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.store.promises = msgspec.structs.replace(scene.store.promises, many_processes=True)
+    scene.reopen()
+    scene.idle(recover)
+
+
+def test_a_thousand_leases_end_in_bounded_commits(scene):
+    names = [f"j{number:04}" for number in range(1001)]
+    for at in range(0, 1001, 1000):
+        scene.enqueue(*names[at : at + 1000])
+    while scene.lease(100):
+        pass
+    scene.reopen()
+    sizes = []
+    write = scene.store.write
+
+    def measured():
+        sizes.append(scene.seq)
+        return write()
+
+    scene.store.write = measured
+    assert recover(scene.engine).ended_sessions == 1001
+    sizes.append(scene.seq)
+    assert max(after - before for before, after in pairwise(sizes)) <= 500
+
+
+def test_tokens_go_on_growing_over_openings(scene):
+    scene.enqueue("a")
+    (first,) = scene.lease()
+    scene.reopen()
+    recover(scene.engine)
+    (second,) = scene.lease()
+    assert second.token > first.token
+    outcome = scene.engine.submit(c.Complete(job_id="a", token=first.token))
+    assert outcome.code == "lease_lost"
+
+
+# --- tick -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_tick_writes_nothing(scene):
+    scene.enqueue("a")
+    scene.idle(tick)
+
+
+def test_a_tick_ends_lapsed_leases_and_stale_jobs(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.enqueue("b", ttl_s=30)
+    assert next_wake(scene.engine) == later(NOW, 30)
+    scene.clock.advance(29.999999)
+    scene.idle(tick)
+    scene.clock.advance(0.000001)
+    assert tick(scene.engine) == Report(expired=2)
+    scene.idle(tick)
+    assert next_wake(scene.engine) is None
+
+
+def test_a_jump_of_the_clock_is_not_held_against_the_jobs(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.clock.advance(10)
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    assert tick(scene.engine).expired == 1
+    assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (0, "clock_jump")
+
+
+@pytest.mark.parametrize("how", ["complete", "extend", "lease"])
+def test_whoever_comes_first_after_a_jump_finds_the_same(scene, how):
+    scene.enqueue("a")
+    (grant,) = scene.lease()
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    scene.engine.new_id()  # somebody else looked at the clock before
+    match how:
+        case "complete":
+            scene.engine.submit(c.Complete(job_id="a", token=grant.token))
+        case "extend":
+            scene.engine.submit(c.Extend(job_id="a", token=grant.token))
+        case "lease":
+            assert len(scene.lease()) == 1
+    assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (0, "clock_jump")
+
+
+def test_a_lease_ends_in_its_own_seconds_although_the_clock_was_set_back(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=1))
+    scene.clock.advance(29)
+    scene.idle(tick)
+    scene.clock.advance(1)
+    assert tick(scene.engine).expired == 1
+    assert (scene.job("a").status, scene.engine.runs("a")[0].reason) == ("QUEUED", "timeout")
+
+
+def test_a_lease_of_an_earlier_process_is_not_immortal_after_a_step_back(scene):
+    scene.enqueue("a", lease_s=30)
+    scene.engine.ask(c.Lease(worker_id="remote"))
+    scene.reopen()  # this process has not seen the grant
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=1))
+    scene.idle(tick)
+    scene.clock.advance(29)
+    scene.idle(tick)
+    scene.clock.advance(1)
+    assert tick(scene.engine).expired == 1
+
+
+def test_a_step_back_leaves_leases_within_reach_to_the_wall(scene):
+    scene.enqueue("a", lease_s=60)
+    scene.engine.ask(c.Lease(worker_id="remote", lease_s=10))
+    scene.reopen()
+    scene.clock.set_wall(scene.clock.now() - timedelta(seconds=20))
+    scene.clock.advance(29)
+    scene.idle(tick)
+    scene.clock.advance(1)
+    assert tick(scene.engine).expired == 1
+
+
+def test_many_overdue_leases_all_end(scene):
+    scene.enqueue(*(f"j{number}" for number in range(600)))
+    while scene.lease(100):
+        pass
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=1))
+    scene.clock.advance(30)
+    assert tick(scene.engine).expired == 600
+    scene.idle(tick)
+
+
+# --- retention --------------------------------------------------------------------------------------------------------
+
+
+def test_what_succeeded_goes_after_a_week_and_what_failed_after_a_month(scene):
+    scene.enqueue("done", "failed")
+    done, failed = scene.lease(2)
+    scene.complete(done)
+    scene.engine.ask(c.Fail(job_id="failed", token=failed.token, error="e", fatal=True))
+    scene.clock.advance(7 * DAY - 1)
+    assert tick(scene.engine).pruned == 0
+    scene.clock.advance(1)
+    assert tick(scene.engine).pruned == 1
+    assert [job.job_id for job in jobs(scene)] == ["failed"]
+    scene.idle(tick)
+    scene.clock.advance(23 * DAY)
+    assert tick(scene.engine).pruned == 1
+    assert (jobs(scene), scene.engine.runs("failed")) == ([], ())
+    scene.idle(tick)
+
+
+def jobs(scene):
+    with scene.engine.read() as view:
+        return list(view.all(Job))
+
+
+def test_a_chain_goes_whole_or_not_at_all(scene):
+    scene.enqueue("a", retry_mode=RetryMode.CHAIN)
+    (grant,) = scene.lease()
+    heir = scene.engine.ask(c.Fail(job_id="a", token=grant.token, error="e")).successor
+    scene.clock.advance(40 * DAY)
+    assert tick(scene.engine).pruned == 0  # its last link waits
+    (grant,) = scene.lease()
+    scene.complete(grant)
+    scene.clock.advance(7 * DAY - 1)
+    scene.idle(tick)
+    scene.clock.advance(1)
+    assert tick(scene.engine).pruned == 2
+    assert jobs(scene) == []
+    assert heir == grant.job.job_id
+
+
+def test_retention_can_be_chosen_even_for_ever(scene):
+    scene.enqueue("a")
+    scene.complete(*scene.lease())
+    scene.clock.advance(1000 * DAY)
+    for long in (float("inf"), 1e12):
+        assert tick(scene.engine, c.Retention(done_s=long)).pruned == 0
+    assert tick(scene.engine, c.Retention(done_s=1)).pruned == 1
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("-inf")])
+def test_a_retention_that_makes_no_sense_is_refused(scene, seconds):
+    scene.enqueue("a")
+    scene.complete(*scene.lease())
+    scene.clock.advance(DAY)
+    with pytest.raises(InvalidValue):
+        tick(scene.engine, c.Retention(done_s=seconds))
+    assert len(jobs(scene)) == 1
+
+
+def test_remembered_commands_are_forgotten_after_an_hour(scene):
+    scene.engine.ask(c.PauseDispatch(cmd="p"))
+    scene.clock.advance(3599)
+    scene.idle(tick)
+    scene.clock.advance(1)
+    assert tick(scene.engine).pruned == 1
+    with scene.engine.read() as view:
+        assert list(view.all(DoneCommand)) == []
+
+
+def test_old_events_leave_the_feed(scene):
+    scene.enqueue("a")
+    scene.clock.advance(FEED_S + 1)
+    assert tick(scene.engine) == Report(trimmed=1)
+    with pytest.raises(InvalidValue):
+        scene.store.feed(0)
