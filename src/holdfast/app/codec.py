@@ -1,0 +1,156 @@
+"""Typed payloads: a function's arguments and result as JSON, checked against its annotations.
+
+Annotated values may be anything msgspec knows (dataclasses, structs, datetime, UUID, Decimal, bytes, enums, sets …) or
+a pydantic model; they come back as what they were. Values without annotation must be plain JSON, because nothing says
+what they should become again. Arguments are checked when they are enqueued, so that a wrong call fails at its caller.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+
+from holdfast.errors import InvalidArguments, InvalidValue
+from holdfast.model.payloads import pack
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class SignatureCodec:
+    """Packs and unpacks the calls of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = getattr(function, "__qualname__", str(function))
+        self._signature = inspect.signature(function)
+        hints = _hints(function)
+        self._types = {name: _type_of(parameter, hints) for name, parameter in self._signature.parameters.items()}
+        self._result: Any = hints.get("return", Any)
+        required = inspect.Parameter.empty
+        fields: list[Any] = [
+            (name, self._types[name])
+            if parameter.default is required and parameter.kind not in _REST
+            else (name, self._types[name] | msgspec.UnsetType, msgspec.UNSET)
+            for name, parameter in self._signature.parameters.items()
+        ]
+        self._call = msgspec.defstruct("Call", fields, kw_only=True, forbid_unknown_fields=True)
+        self._decoder = msgspec.json.Decoder(self._call, dec_hook=_from_json)
+
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> msgspec.Raw:
+        """Bind a call to the signature and give its arguments as JSON.
+
+        Raises InvalidArguments if they do not fit, InvalidValue or PayloadTooLarge if they cannot be kept.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as problem:
+            raise InvalidArguments(f"{self._name}: {problem}. Nothing was stored.") from None
+        plain = {name: _plain(value, self._types[name], name) for name, value in bound.arguments.items()}
+        params = pack(plain)
+        self._decode(params)
+        return params
+
+    def unpack(self, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Give the arguments for the function. Raises InvalidArguments if they no longer fit it."""
+        call = self._decode(params)
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, parameter in self._signature.parameters.items():
+            value = getattr(call, name)
+            if value is msgspec.UNSET:
+                continue
+            match parameter.kind:
+                case inspect.Parameter.POSITIONAL_ONLY:
+                    args.append(value)
+                case inspect.Parameter.VAR_POSITIONAL:
+                    # What stands before it must be given by position, too.
+                    args = [getattr(call, before) for before in self._before(name)] + list(value)
+                    kwargs = {}
+                case inspect.Parameter.VAR_KEYWORD:
+                    kwargs.update(value)
+                case _:
+                    kwargs[name] = value
+        return tuple(args), kwargs
+
+    def _before(self, name: str) -> list[str]:
+        names = list(self._signature.parameters)
+        return names[: names.index(name)]
+
+    def _decode(self, params: msgspec.Raw) -> Any:
+        try:
+            return self._decoder.decode(params)
+        except (msgspec.ValidationError, ValueError, TypeError) as problem:
+            raise InvalidArguments(f"{self._name}: {problem}. The handler was not called.") from None
+
+    def pack_result(self, value: Any) -> msgspec.Raw:
+        """Give a result as JSON. Raises InvalidValue if it cannot be kept."""
+        plain = _plain(value, self._result, "result")
+        payload = pack(plain, "result")
+        if self._result is not Any:
+            self.unpack_result(payload)
+        return payload
+
+    def unpack_result(self, result: msgspec.Raw) -> Any:
+        """Give a result as the function's annotation says. Raises InvalidValue if it does not fit."""
+        if self._result is Any:
+            return msgspec.json.decode(result)
+        try:
+            return msgspec.json.decode(result, type=self._result, dec_hook=_from_json)
+        except (msgspec.ValidationError, ValueError, TypeError) as problem:
+            raise InvalidValue(f"the result of {self._name} does not fit its annotation: {problem}.") from None
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, AttributeError, TypeError) as problem:
+        raise InvalidValue(
+            f"the annotations of {getattr(function, '__qualname__', function)} cannot be read: {problem}.",
+            hint="Import the types where the task is defined, not under TYPE_CHECKING.",
+        ) from None
+
+
+def _type_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
+    hint = hints.get(parameter.name, Any)
+    match parameter.kind:
+        case inspect.Parameter.VAR_POSITIONAL:
+            return list if hint is Any else list[hint]  # type: ignore[valid-type]  # made at run time
+        case inspect.Parameter.VAR_KEYWORD:
+            return dict if hint is Any else dict[str, hint]  # type: ignore[valid-type]  # made at run time
+        case _:
+            return hint
+
+
+def _plain(value: Any, kind: Any, name: str) -> Any:
+    """Turn an annotated value into plain JSON values; leave others alone, to be refused if they are not plain."""
+    if kind in (Any, dict, list, object):
+        return list(value) if kind is list else value
+    try:
+        return _listed(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True))
+    except (TypeError, ValueError, NotImplementedError, RecursionError) as problem:
+        raise InvalidValue(f"{name}: {problem}. Nothing was stored.", field=name) from None
+
+
+def _listed(value: Any) -> Any:
+    """Write tuples as the lists they are in JSON; the annotation makes tuples of them again."""
+    if isinstance(value, dict):
+        return {name: _listed(inner) for name, inner in value.items()}
+    return [_listed(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _to_json(value: Any) -> Any:
+    """Encode what msgspec does not know: pydantic models, by their own rules."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise NotImplementedError(f"a {type(value).__name__} has no form in JSON")
+    return dump(mode="json")
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    """Decode what msgspec does not know: pydantic models, by their own rules."""
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise NotImplementedError(f"a {kind.__name__} cannot be made from JSON")
+    return validate(value)

@@ -1,0 +1,230 @@
+"""The `Holdfast` object: tasks by decorator, jobs by handle, a worker in this process.
+
+Making one touches no disk: the store is opened by the first call that needs it, in the process that makes the call. A
+forked child opens its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
+
+from holdfast.app.codec import SignatureCodec
+from holdfast.app.jobs import Job
+from holdfast.app.options import Chosen, Options
+from holdfast.app.tasks import Task
+from holdfast.clock import Clock
+from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import recover
+from holdfast.errors import InvalidOperation, InvalidValue, UnknownTask
+from holdfast.model.commands import PauseDispatch, PauseQueue, ResumeDispatch, ResumeQueue, Retention
+from holdfast.model.ids import is_name
+from holdfast.model.jobs import JobStatus
+from holdfast.stores.opening import open_store, parse_url
+from holdfast.stores.protocol import JobQuery
+from holdfast.workers.context import Context, current
+from holdfast.workers.tasks import Registry, TaskSpec
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast.workers.tasks import Isolation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Holdfast:
+    """An application's jobs, on one store.
+
+    >>> hf = Holdfast("sqlite:jobs.db")
+    >>> @hf.task(queue="mail", max_attempts=4, timeout=30)
+    ... def send(to: str, subject: str) -> str: ...
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        namespace: str = "",
+        clock: Clock | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none."""
+        parse_url(url)
+        if namespace and not is_name(namespace):
+            raise InvalidValue(f"namespace: {namespace!r} is not a name.", field="namespace")
+        self.url = url
+        self.namespace = namespace
+        self.retention = retention or Retention()
+        self.tasks = Registry()
+        self._clock = clock
+        self._codecs: dict[str, SignatureCodec] = {}
+        self._lock = threading.RLock()
+        self._engine: Engine | None = None
+        self._pid = 0
+        #: Pause and resume leasing altogether.
+        self.dispatch = Dispatch(self)
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        isolation: Literal["process"] | None = None,
+        memory_limit: int | None = None,
+        no_retry: tuple[type[BaseException], ...] = (),
+        **options: Unpack[Options],
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(  # type: ignore[misc]  # mypy does not see that **options takes what Unpack[Options] gives
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        isolation: Literal["process"] | None = None,
+        memory_limit: int | None = None,
+        no_retry: tuple[type[BaseException], ...] = (),
+        **options: Any,
+    ) -> Any:
+        """Register a function as a task. Its name is by default `module.function`."""
+
+        def register(found: Callable[..., Any]) -> Task[..., Any]:
+            title = name or f"{found.__module__}.{found.__qualname__}".replace("<locals>.", "")
+            if not is_name(title):
+                raise InvalidValue(f"{title!r} cannot name a task.", hint="Give it a name=.", field="name")
+            chosen = Chosen().plus(Options(**options))  # type: ignore[typeddict-item]  # names are checked by plus
+            where: Isolation = isolation or ("loop" if inspect.iscoroutinefunction(found) else "thread")
+            codec = SignatureCodec(found)
+            self.tasks.add(
+                TaskSpec(
+                    name=title,
+                    run=found,
+                    codec=codec,
+                    isolation=where,
+                    no_retry=no_retry,
+                    memory_limit=memory_limit,
+                )
+            )
+            self._codecs[title] = codec
+            return Task(self, title, found, codec, chosen)
+
+        return register if function is None else register(function)
+
+    def codec_of(self, name: str) -> SignatureCodec:
+        """Give how a task's payloads are typed. Raises UnknownTask."""
+        codec = self._codecs.get(name)
+        if codec is None:
+            raise UnknownTask(
+                f"no task is registered as {name!r} in this process.", hint="Import the module that defines it."
+            )
+        return codec
+
+    # --- the store ----------------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The engine on this application's store, opened on first use in this process."""
+        engine = self._engine
+        if engine is not None and self._pid == os.getpid():
+            return engine
+        with self._lock:
+            if self._engine is None or self._pid != os.getpid():
+                self._engine = Engine(open_store(self.url, clock=self._clock), clock=self._clock)
+                self._pid = os.getpid()
+                recover(self._engine)
+            return self._engine
+
+    def close(self) -> None:
+        """Close the store; the next call that needs it opens it again."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+            if engine is not None and self._pid == os.getpid():
+                engine.close()
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close."""
+        self.close()
+
+    # --- jobs and queues ----------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> Job[Any]:
+        """Give a handle on the job of that id. Raises JobNotFound."""
+        handle: Job[Any] = Job(self, job_id)
+        handle.refresh()
+        return handle
+
+    def jobs(
+        self,
+        *,
+        status: JobStatus | str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Job[Any]]:
+        """List jobs, newest first."""
+        query = JobQuery(
+            namespace=self.namespace,
+            status=None if status is None else JobStatus(status),
+            queue=queue,
+            job_type=task,
+            limit=limit,
+        )
+        with self.engine.read() as view:
+            return [Job(self, record.job_id) for record in view.jobs(query)]
+
+    def queue(self, name: str) -> Queue:
+        """Give a handle on a queue."""
+        return Queue(self, name)
+
+    @property
+    def current(self) -> Context:
+        """Inside a handler: its own execution. Raises InvalidOperation elsewhere."""
+        try:
+            return current.get()
+        except LookupError:
+            raise InvalidOperation("hf.current is known only inside a handler that a worker runs.") from None
+
+
+class Queue:
+    """A handle on one queue."""
+
+    def __init__(self, app: Holdfast, name: str) -> None:
+        self._app = app
+        self.name = name
+
+    def pause(self, reason: str = "") -> None:
+        """Stop leasing from it; what runs goes on."""
+        self._app.engine.ask(PauseQueue(queue=self.name, namespace=self._app.namespace, reason=reason))
+
+    def resume(self) -> None:
+        """Lease from it again."""
+        self._app.engine.ask(ResumeQueue(queue=self.name, namespace=self._app.namespace))
+
+
+class Dispatch:
+    """Leasing as a whole."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+
+    def pause(self, reason: str = "") -> None:
+        """Stop leasing altogether; what runs goes on."""
+        self._app.engine.ask(PauseDispatch(reason=reason))
+
+    def resume(self) -> None:
+        """Lease again."""
+        self._app.engine.ask(ResumeDispatch())

@@ -1,0 +1,97 @@
+"""A task: a function that can be called here, or enqueued to be run by a worker. Options never mix with arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from holdfast.app.codec import SignatureCodec
+from holdfast.app.jobs import Job
+from holdfast.app.options import Chosen, Options
+from holdfast.model.commands import Enqueue, NewJob
+from holdfast.model.outcomes import Enqueued
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast.app.aio import AioTask
+    from holdfast.app.holdfast import Holdfast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Jobs one command takes.
+MANY = 1000
+
+
+class Task(Generic[P, R]):
+    """A function the user registered."""
+
+    def __init__(
+        self, app: Holdfast, name: str, function: Callable[P, R], codec: SignatureCodec, chosen: Chosen
+    ) -> None:
+        """Wrap the function; use `Holdfast.task`."""
+        functools.update_wrapper(self, function)
+        self._app = app
+        self._function = function
+        self._codec = codec
+        self._chosen = chosen
+        #: The name jobs carry; workers find the function by it.
+        self.name = name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now, as if it were not a task."""
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return f"<Task {self.name}>"
+
+    def options(self, **options: Unpack[Options]) -> Task[P, R]:
+        """Give the same task with other options for the calls that follow.
+
+        >>> send.options(priority=9, delay=60, key="welcome-42").enqueue("a@example.com")  # doctest: +SKIP
+        """
+        return Task(self._app, self.name, self._function, self._codec, self._chosen.plus(options))
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """Check the arguments and build the job without enqueuing it, for `enqueue_many`."""
+        return self._new_job(args, kwargs)
+
+    def _new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        return self._chosen.new_job(
+            job_id=self._app.engine.new_id(),
+            job_type=self.name,
+            namespace=self._app.namespace,
+            params=self._codec.pack(args, dict(kwargs)),
+        )
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Create a job. It is durable when this returns.
+
+        Raises InvalidArguments if they do not fit the function; nothing was stored then.
+        """
+        return self._submit([self._new_job(args, kwargs)])[0]
+
+    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any] | NewJob]) -> list[Job[R]]:
+        """Create many jobs, each thousand all or none: tuples of arguments, mappings of names, or what `job` built."""
+        jobs = [self._one(call) for call in calls]
+        return [job for at in range(0, len(jobs), MANY) for job in self._submit(jobs[at : at + MANY])]
+
+    def _one(self, call: tuple[Any, ...] | Mapping[str, Any] | NewJob) -> NewJob:
+        if isinstance(call, NewJob):
+            return call
+        return self._new_job((), call) if isinstance(call, Mapping) else self._new_job(call, {})
+
+    def _submit(self, jobs: list[NewJob]) -> list[Job[R]]:
+        outcome = self._app.engine.ask(Enqueue(cmd=self._app.engine.new_id(), jobs=tuple(jobs)))
+        assert isinstance(outcome, Enqueued)
+        return [Job(self._app, done.job_id, self._codec, created=done.created) for done in outcome.jobs]
+
+    @property
+    def aio(self) -> AioTask[P, R]:
+        """The same calls, to be awaited."""
+        from holdfast.app.aio import AioTask  # noqa: PLC0415 - only programs that await pay for it
+
+        return AioTask(self)

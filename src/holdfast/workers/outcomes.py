@@ -1,0 +1,98 @@
+"""How one execution ended: a closed set, one mapping to commands."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Literal, assert_never
+
+import msgspec
+
+from holdfast.model.commands import Complete, Fail, GiveUp, Release
+from holdfast.model.commands import Snooze as SnoozeJob
+from holdfast.model.outcomes import Grant
+from holdfast.model.payloads import NULL, shorten_error
+from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
+
+ErrorKind = Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_result"]
+Report = Complete | Fail | SnoozeJob | GiveUp | Release
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The handler returned; its result is JSON."""
+
+    result: msgspec.Raw = NULL
+    exit_code: int | None = None
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The handler failed."""
+
+    error: str
+    error_kind: ErrorKind = "exception"
+    fatal: bool = False
+    retry_after_s: float | None = None
+    exit_code: int | None = None
+
+
+class Snoozed(msgspec.Struct, frozen=True):
+    """The handler asked to be called later."""
+
+    delay_s: float
+
+
+class GaveUp(msgspec.Struct, frozen=True):
+    """The handler cancelled its own job, or stopped because it was asked to."""
+
+    reason: str = ""
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The worker stops before the handler has ended; the job may run elsewhere."""
+
+    #: Whether the handler had started.
+    begun: bool
+
+
+Outcome = Returned | Raised | Snoozed | GaveUp | Released
+
+
+def outcome_of(error: BaseException, no_retry: tuple[type[BaseException], ...] = ()) -> Outcome:
+    """Say how an execution ended that raised."""
+    match error:
+        case Snooze():
+            return Snoozed(error.delay)
+        case Cancel():
+            return GaveUp(error.reason)
+        case Retry():
+            return Raised(str(error), retry_after_s=error.after)
+        case Fatal():
+            return Raised(str(error) or "fatal", "fatal", fatal=True)
+        case _:
+            text = "".join(traceback.format_exception(error))
+            return Raised(shorten_error(text), fatal=isinstance(error, no_retry))
+
+
+def command_of(grant: Grant, outcome: Outcome) -> Report:
+    """Turn an outcome into the report that settles the job."""
+    job_id, token = grant.job.job_id, grant.token
+    match outcome:
+        case Returned():
+            return Complete(job_id=job_id, token=token, result=outcome.result, exit_code=outcome.exit_code)
+        case Raised():
+            return Fail(
+                job_id=job_id,
+                token=token,
+                error=outcome.error,
+                error_kind=outcome.error_kind,
+                fatal=outcome.fatal,
+                retry_after_s=outcome.retry_after_s,
+                exit_code=outcome.exit_code,
+            )
+        case Snoozed():
+            return SnoozeJob(job_id=job_id, token=token, delay_s=outcome.delay_s)
+        case GaveUp():
+            return GiveUp(job_id=job_id, token=token, reason=outcome.reason)
+        case Released():
+            return Release(job_id=job_id, token=token, begun=outcome.begun)
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,67 @@
+"""The tasks a worker knows. A task is a function with the way its arguments come in and its result goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from holdfast.errors import InvalidValue
+
+Isolation = Literal["loop", "thread", "process"]
+
+
+class Codec(Protocol):
+    """How arguments and results become JSON and come back."""
+
+    def unpack(self, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Give the arguments for the function. Raises InvalidArguments if they no longer fit it."""
+        ...
+
+    def pack_result(self, value: Any) -> msgspec.Raw:
+        """Give a result as JSON. Raises InvalidValue if it cannot be kept."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """A function the user registered."""
+
+    name: str
+    run: Callable[..., Any]
+    codec: Codec
+    #: Where it runs: on the event loop, in a thread, or in a process of its own.
+    isolation: Isolation
+    #: Exceptions that end the job FAILED at once.
+    no_retry: tuple[type[BaseException], ...] = ()
+    #: Bytes of memory a process of its own may use.
+    memory_limit: int | None = None
+    #: Where a child process finds the application: module (or file of `__main__`) and the name of its Holdfast object.
+    origin: tuple[str, str] | None = None
+
+
+class Registry:
+    """Tasks by name."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, TaskSpec] = {}
+
+    def add(self, spec: TaskSpec) -> None:
+        """Register a task. Raises InvalidValue if its name is taken."""
+        if spec.name in self._specs:
+            raise InvalidValue(
+                f"the task name {spec.name!r} is taken by another function.",
+                hint="Give one of them a name=.",
+                field="name",
+            )
+        self._specs[spec.name] = spec
+
+    def get(self, name: str) -> TaskSpec | None:
+        """Give the task of that name, or None."""
+        return self._specs.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """List the names, in the order of registration."""
+        return tuple(self._specs)
