@@ -91,3 +91,5 @@ def _key_faults(state: Whole, held: HeldKey) -> Iterator[Fault]:
     job = state.get(Job, held.job_id)
     if job is None or job.has_ended:
         yield Fault("PERS-008", f"key {held.unique_key!r} is held by job {held.job_id}, which is over", held.job_id)
+    elif held.hold is KeyHold.QUEUED and job.status is JobStatus.RUNNING:
+        yield Fault("PERS-008", f"key {held.unique_key!r} is held by job {held.job_id}, which runs", held.job_id)

@@ -95,7 +95,7 @@ def _named(command: Command) -> Iterator[Problem]:
     for field in ("token", "exit_code"):
         number = getattr(command, field, None)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
-            yield field, f"an integer of {number.bit_length()} bits does not fit 64 bits"
+            yield field, f"{_shown(number)} does not fit 64 bits"
 
 
 def _new_job(job: NewJob) -> Iterator[Problem]:
@@ -189,12 +189,19 @@ def _queue(namespace: str, queue: str) -> Iterator[Problem]:
 def _between(field: str, value: float, low: float, high: float) -> Iterator[Problem]:
     # `not (a <= b <= c)` is also true for NaN.
     if not low <= value <= high:
-        yield field, f"{value!r:.40} is not between {low} and {high}"
+        yield field, f"{_shown(value)} is not between {low} and {high}"
 
 
 def _duration(field: str, seconds: float | None) -> Iterator[Problem]:
-    if seconds is not None and not (math.isfinite(seconds) and 0 <= seconds <= MAX_DURATION_S):
-        yield field, f"{seconds!r:.40} is not a number of seconds between 0 and ten years"
+    if seconds is not None and not 0 <= seconds <= MAX_DURATION_S:
+        yield field, f"{_shown(seconds)} is not a number of seconds between 0 and ten years"
+
+
+def _shown(number: float) -> str:
+    """Write a number for a message, unless it is so long that Python would refuse to."""
+    if isinstance(number, int) and number.bit_length() > 64:
+        return f"an integer of {number.bit_length()} bits"
+    return repr(number)
 
 
 def _time(field: str, when: str | None) -> Iterator[Problem]:

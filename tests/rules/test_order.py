@@ -1,0 +1,46 @@
+"""The order of dispatch: rank, position, created_at, id. Stored fields only."""
+
+import msgspec
+from world import START, World
+
+from holdfast.model.jobs import Job
+from holdfast.model.times import later
+from holdfast.rules.order import back, place, rank_of
+
+JOB = Job("j", "t", msgspec.Raw(b"{}"), START)
+
+
+def job(**fields):
+    return msgspec.structs.replace(JOB, **fields)
+
+
+def test_each_field_decides_only_where_those_before_it_are_equal():
+    ordered = [
+        job(rank=-1, position=900, created_at=later(START, 9), job_id="z"),
+        job(rank=0, position=-100, created_at=later(START, 9), job_id="z"),
+        job(rank=0, position=100, created_at=START, job_id="z"),
+        job(rank=0, position=100, created_at=later(START, 0.000005), job_id="a"),
+        job(rank=0, position=100, created_at=later(START, 0.000005), job_id="b"),
+        job(rank=1, position=-999, job_id="a"),
+    ]
+    shuffled = ordered[::-1]
+    assert sorted(shuffled, key=place) == ordered
+
+
+def test_a_higher_priority_has_a_lower_rank():
+    assert sorted([0, 100, -100, 1], key=rank_of) == [100, 1, 0, -100]
+
+
+def test_the_back_of_an_empty_band_is_a_hundred():
+    world = World()
+    assert back(world.tables, "", "default", 0) == 100
+    world.enqueue("a")
+    world.enqueue("delayed", delay_s=9)
+    assert back(world.tables, "", "default", 0) == 300
+    assert back(world.tables, "", "default", 1) == back(world.tables, "n", "default", 0) == 100
+
+
+def test_the_place_of_running_and_ended_jobs_is_free():
+    world = World()
+    world.start("a")
+    assert back(world.tables, "", "default", 0) == 100
