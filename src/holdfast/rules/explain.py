@@ -1,0 +1,124 @@
+"""Explain: why a job is where it is, and what it waits for. Exactly one reason, the first that applies. Pure.
+
+The same sentence is shown everywhere: Python, command line, HTTP, dashboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+import msgspec
+
+from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
+from holdfast.model.records import AUTHORITY, Authority, Queue, pair
+from holdfast.model.times import Timestamp
+from holdfast.rules.retry import automatic_heir
+from holdfast.rules.state import State
+
+#: Jobs counted ahead of one; beyond that the number is not worth the walk.
+COUNTED = 1000
+
+#: Tells whether a live worker would take a job of this queue and task; None if nobody knows.
+Served = Callable[[str, str], bool] | None
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a job is where it is."""
+
+    #: One word for programs.
+    code: str
+    #: One sentence for people.
+    sentence: str
+    #: What holds it: a queue, a job, a worker.
+    holder: str | None = None
+    #: When that can change by itself.
+    until: Timestamp | None = None
+
+
+def explain(state: State, job: Job, now: Timestamp, served: Served = None) -> Reason:
+    """Give the one reason why `job` is where it is."""
+    match job.status:
+        case JobStatus.QUEUED:
+            return _waiting(state, job, now, served)
+        case JobStatus.RUNNING:
+            return _running(job, now)
+        case _:
+            return _ended(state, job)
+
+
+def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    if authority.dispatch_paused:
+        return Reason(code="dispatch_paused", sentence=f"dispatch is paused{_because(authority.dispatch_reason)}")
+    queue = state.get(Queue, pair(job.namespace, job.queue))
+    if queue is not None and queue.paused:
+        sentence = f"queue {job.queue} is paused{_because(queue.pause_reason)}"
+        return Reason(code="queue_paused", sentence=sentence, holder=job.queue)
+    if job.not_before is not None and job.not_before > now:
+        sentence = _delayed(job, state.last_run(job.job_id))
+        return Reason(code="delayed", sentence=sentence, until=job.not_before)
+    if served is not None and not served(job.queue, job.job_type):
+        sentence = f"no live worker knows task {job.job_type} on queue {job.queue}"
+        return Reason(code="no_worker", sentence=sentence, holder=job.job_type)
+    return _in_line(state, job, now)
+
+
+def _in_line(state: State, job: Job, now: Timestamp) -> Reason:
+    ahead, first = 0, None
+    for other in islice(state.ready(job.namespace, (job.queue,), None, now), COUNTED):
+        if other.job_id == job.job_id:
+            break
+        first = first or other
+        ahead += 1
+    if first is None:
+        return Reason(code="ready", sentence=f"next in queue {job.queue}", holder=job.queue)
+    number = f"{COUNTED} or more" if ahead == COUNTED else str(ahead)
+    return Reason(code="behind", sentence=f"{number} ahead in queue {job.queue}", holder=first.job_id)
+
+
+def _delayed(job: Job, last: Run | None) -> str:
+    if last is not None and last.status is RunStatus.FAILED:
+        lines = (last.error or "").strip().splitlines()
+        said = f"; last: {lines[-1][:120]}" if lines else ""
+        return f"attempt {job.attempts + 1} of {job.max_attempts} at {job.not_before}{said}"
+    if last is not None and last.reason == "snoozed":
+        return f"snoozed until {job.not_before}"
+    return f"not before {job.not_before}"
+
+
+def _running(job: Job, now: Timestamp) -> Reason:
+    until = job.lease_expires_at
+    if until is not None and until <= now:
+        sentence = f"the lease of {job.worker_id} lapsed at {until} and will be ended"
+        return Reason(code="lease_lapsed", sentence=sentence, holder=job.worker_id, until=until)
+    if job.cancel_requested_at is not None:
+        sentence = f"{job.worker_id} was asked to stop at {job.cancel_requested_at}{_because(job.cancel_reason)}"
+        return Reason(code="cancel_requested", sentence=sentence, holder=job.worker_id, until=until)
+    return Reason(
+        code="running", sentence=f"leased by {job.worker_id} until {until}", holder=job.worker_id, until=until
+    )
+
+
+def _ended(state: State, job: Job) -> Reason:
+    match job.status:
+        case JobStatus.COMPLETED:
+            return Reason(code="ended", sentence=f"completed at {job.finished_at}")
+        case JobStatus.CANCELLED:
+            said = f"cancelled at {job.finished_at}{_because(job.cancel_reason)}"
+        case JobStatus.DEAD:
+            times = f"its lease expired {job.expiries} times; it seems to kill its worker"
+            said = (
+                times if job.max_expiries is not None and job.expiries >= job.max_expiries else f"buried: {job.error}"
+            )
+        case _:
+            lines = (job.error or "").strip().splitlines()
+            said = f"failed after {job.attempts} of {job.max_attempts} attempts: {lines[-1][:120] if lines else ''}"
+    heir = automatic_heir(state, job) if job.retry_mode is RetryMode.CHAIN else None
+    if heir is not None:
+        said = f"{said}; carried on by {heir}"
+    return Reason(code="ended", sentence=said, holder=heir)
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""

@@ -1,0 +1,145 @@
+"""Every job has exactly one reason, with what holds it and until when."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.model.commands import (
+    Bury,
+    Cancel,
+    Complete,
+    Enqueue,
+    Fail,
+    Lease,
+    NewJob,
+    PauseDispatch,
+    PauseQueue,
+    Release,
+    Snooze,
+)
+from holdfast.model.jobs import Backoff, Job, RetryMode
+from holdfast.rules.explain import COUNTED, explain
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import ManualClock
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def engine(clock):
+    return Engine(MemoryStore(), clock=clock)
+
+
+def put(engine, *job_ids, **options):
+    params = msgspec.Raw(b"{}")
+    jobs = tuple(NewJob(job_id=job_id, job_type="work", params=params, **options) for job_id in job_ids)
+    engine.ask(Enqueue(jobs=jobs))
+
+
+def why(engine, job_id, served=None):
+    now = engine.look().now
+    with engine.read() as view:
+        return explain(view, view.get(Job, job_id), now, served)
+
+
+def test_the_first_in_line_is_ready_and_the_others_are_behind_it(engine):
+    put(engine, "a", "b", "c")
+    assert why(engine, "a").code == "ready"
+    third = why(engine, "c")
+    assert (third.code, third.sentence, third.holder) == ("behind", "2 ahead in queue default", "a")
+
+
+def test_a_long_line_is_not_counted_to_its_end(engine):
+    for at in range(0, COUNTED + 200, 100):
+        put(engine, *(f"{at + n:05}" for n in range(100)))
+    assert why(engine, f"{COUNTED + 150:05}").sentence == f"{COUNTED} or more ahead in queue default"
+
+
+def test_a_pause_is_named_before_everything_else(engine):
+    put(engine, "a", delay_s=60)
+    engine.ask(PauseQueue(queue="default", reason="deploy"))
+    found = why(engine, "a")
+    assert (found.code, found.sentence, found.holder) == ("queue_paused", "queue default is paused: deploy", "default")
+    engine.ask(PauseDispatch())
+    assert why(engine, "a").sentence == "dispatch is paused"
+
+
+def test_a_delay_says_until_when(engine):
+    put(engine, "a", delay_s=60)
+    found = why(engine, "a")
+    assert (found.code, found.until) == ("delayed", "2026-01-01T00:01:00.000000Z")
+    assert found.sentence == "not before 2026-01-01T00:01:00.000000Z"
+
+
+def test_backing_off_names_the_attempt_and_the_last_error(engine):
+    put(engine, "a", backoff=Backoff(jitter=0))
+    engine.ask(Lease(worker_id="w"))
+    engine.ask(Fail(job_id="a", token=1, error="Traceback …\nTimeoutError: too slow\n"))
+    found = why(engine, "a")
+    assert found.code == "delayed"
+    assert found.sentence == "attempt 2 of 4 at 2026-01-01T00:00:10.000000Z; last: TimeoutError: too slow"
+
+
+def test_a_snooze_says_so(engine):
+    put(engine, "a")
+    engine.ask(Lease(worker_id="w"))
+    engine.ask(Snooze(job_id="a", token=1, delay_s=5))
+    assert why(engine, "a").sentence == "snoozed until 2026-01-01T00:00:05.000000Z"
+
+
+def test_a_task_nobody_knows_is_named(engine):
+    put(engine, "a")
+    assert why(engine, "a", lambda queue, task: False).code == "no_worker"
+    assert why(engine, "a", lambda queue, task: True).code == "ready"
+
+
+def test_a_running_job_names_its_worker_until_its_lease_lapses(engine, clock):
+    put(engine, "a")
+    engine.ask(Lease(worker_id="w-3"))
+    found = why(engine, "a")
+    assert (found.code, found.holder, found.until) == ("running", "w-3", "2026-01-01T00:00:30.000000Z")
+    engine.ask(Cancel(job_id="a", reason="enough"))
+    assert why(engine, "a").code == "cancel_requested"
+    clock.advance(30)
+    assert why(engine, "a").code == "lease_lapsed"
+
+
+def test_ended_work_says_how_it_ended(engine):
+    put(engine, "a", "b", "c", "d", max_attempts=1)
+    for number in range(1, 4):
+        engine.ask(Lease(worker_id="w", n=1))
+        assert number
+    engine.ask(Complete(job_id="a", token=1))
+    engine.ask(Fail(job_id="b", token=2, error="ValueError: no"))
+    engine.ask(Release(job_id="c", token=3, begun=True))
+    engine.ask(Bury(job_id="c", reason="poison"))
+    engine.ask(Cancel(job_id="d", reason="not needed"))
+    said = [why(engine, job_id).sentence for job_id in "abcd"]
+    assert said == [
+        "completed at 2026-01-01T00:00:00.000000Z",
+        "failed after 1 of 1 attempts: ValueError: no",
+        "buried: poison",
+        "cancelled at 2026-01-01T00:00:00.000000Z: not needed",
+    ]
+
+
+def test_a_job_that_kills_its_worker_says_so(engine, clock):
+    put(engine, "a", max_expiries=2)
+    for _ in range(3):
+        engine.ask(Lease(worker_id="w"))
+        clock.advance(31)
+    assert why(engine, "a").sentence == "its lease expired 2 times; it seems to kill its worker"
+
+
+def test_a_link_of_a_chain_names_who_carries_on(engine):
+    put(engine, "a", retry_mode=RetryMode.CHAIN)
+    engine.ask(Lease(worker_id="w"))
+    heir = engine.ask(Fail(job_id="a", token=1, error="no")).successor
+    found = why(engine, "a")
+    assert found.holder == heir
+    assert found.sentence.endswith(f"carried on by {heir}")
