@@ -1,0 +1,115 @@
+"""The SQL of `sqlite:`: every block is used, prepares, and finds what it looks for by an index."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores import sqlite
+from holdfast.stores.sqlite.statements import SQL, assigned, blocks, inserted, read_sql
+
+READY, HELD_BACK = "ix_jobs_ready (namespace=? AND queue=?", "ix_jobs_held_back (namespace=? AND queue=?"
+#: Block → what its plan must search. Whatever is asked for on the way of a job is here.
+SEARCHES = {
+    "job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
+    "run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
+    "queue": ["PRIMARY KEY (namespace=? AND name=?)"],
+    "held_key": ["PRIMARY KEY (namespace=? AND unique_key=?)"],
+    "command": ["PRIMARY KEY (cmd=?)"],
+    "highest_job_id": ["sqlite_autoindex_jobs_1"],
+    "highest_run_id": ["sqlite_autoindex_job_runs_1"],
+    "runs_of_job": ["ix_runs_job (job_id=?)"],
+    "successors": ["ix_jobs_retry_of (retry_of=?)"],
+    "ready": [READY],
+    "ready_of_types": [READY],
+    "band": [f"{READY} AND rank=?)", f"{HELD_BACK} AND rank=?)"],
+    "next_band": [f"{READY} AND rank>?)", f"{HELD_BACK} AND rank>?)"],
+    "lowest_position": [f"{READY} AND rank=?)", f"{HELD_BACK} AND rank=?)"],
+    "highest_position": [f"{READY} AND rank=?)", f"{HELD_BACK} AND rank=?)"],
+    "job_after": [f"{READY} AND rank=? AND (position", f"{HELD_BACK} AND rank=? AND (position"],
+    "job_before": [f"{READY} AND rank=? AND (position", f"{HELD_BACK} AND rank=? AND (position"],
+    "due_leases": ["ix_jobs_lease (lease_expires_at<?)"],
+    "due_ttl": ["ix_jobs_ttl (expires_at<?)"],
+    "due_delayed": ["ix_jobs_delayed (not_before<?)"],
+    "due_done": ["ix_jobs_ended (<expr>=? AND finished_at<?)"],
+    "due_failed": ["ix_jobs_ended (<expr>=? AND finished_at<?)"],
+    "due_commands": ["ix_commands_at (at<?)"],
+    "due_keys": ["ix_keys_until (held_until<?)"],
+    "jobs_of_status": ["ix_jobs_list (namespace=? AND status=? AND (created_at,job_id)<(?,?))"],
+    "promote": ["ix_jobs_delayed (not_before<?)"],
+    "lease_job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
+    "complete_job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
+    "update_job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
+    "edit_job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
+    "delete_job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
+    "end_run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
+    "update_run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
+    "delete_run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
+    "events_after": ["INTEGER PRIMARY KEY"],
+    "delete_events": ["INTEGER PRIMARY KEY"],
+}
+#: Blocks that may sort what they found: a job has few runs and few retries.
+SORT = {"runs_of_job", "successors"}
+
+
+@pytest.fixture
+def db() -> Iterator[sqlite3.Connection]:
+    fresh = sqlite3.connect(":memory:")
+    fresh.executescript(read_sql("sqlite-v1.sql"))
+    yield fresh
+    fresh.close()
+
+
+def plan(db: sqlite3.Connection, name: str) -> list[str]:
+    sql = SQL[name]
+    named = re.findall(r":(\w+)", sql)
+    values = dict.fromkeys(named) if named else [None] * sql.count("?")
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def test_every_block_of_the_file_is_found_and_has_its_sentence():
+    text = read_sql("sqlite.sql")
+    assert list(SQL) == re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
+    for name in SQL:
+        assert re.search(rf"^-- name: {name}\n-- [A-Z].*\.\n", text, re.MULTILINE), name
+
+
+def test_every_block_is_used_and_every_use_has_a_block():
+    folder = Path(sqlite.__file__).parent
+    sources = "".join(file.read_text() for file in sorted(folder.glob("*.py")))
+    assert set(re.findall(r'SQL\["(\w+)"\]', sources)) == set(SQL)
+
+
+@pytest.mark.parametrize("name", SQL)
+def test_every_block_prepares_on_a_fresh_schema(db, name):
+    plan(db, name)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_what_is_asked_on_the_way_of_a_job_is_found_by_an_index(db, name):
+    steps = plan(db, name)
+    for index in SEARCHES[name]:
+        assert any(step.startswith("SEARCH") and index in step for step in steps), steps
+    assert not any(step.startswith("SCAN") and "json_each" not in step for step in steps), steps
+    assert name in SORT or not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_jobs_are_counted_without_reading_them(db):
+    assert "SCAN jobs USING COVERING INDEX ix_jobs_list" in plan(db, "counts")
+
+
+@pytest.mark.parametrize("name", ["granted_by", "local_leases"])
+def test_what_looks_at_leases_walks_running_jobs_only(db, name):
+    assert any(re.search("USING INDEX ix_jobs_(active|lease)", step) for step in plan(db, name))
+
+
+def test_a_block_keeps_its_columns_and_parameters_in_step():
+    found = blocks("-- name: x\n-- A sentence.\nSELECT {queues} FROM queues WHERE ({queues?});\n")
+    assert found == {"x": "SELECT namespace, name, paused, pause_reason FROM queues WHERE (?, ?, ?, ?)"}
+
+
+def test_the_columns_of_a_statement_are_read_from_it():
+    assert inserted("INSERT INTO t (a, b,\n c) VALUES (?, ?, ?)") == ["a", "b", "c"]
+    assert assigned("UPDATE t SET a = ?, b = NULL, c = 'X' WHERE d = ?") == {"a": "?", "b": None, "c": "X", "d": "?"}
