@@ -67,10 +67,12 @@ class Tables:
         """Set a record, or remove it with None; return the one before."""
         table = self.records[kind]
         before: Record | None = table.get(key)
-        if record is None:
-            table.pop(key, None)
-        else:
+        if record is not None:
             table[key] = record
+        elif before is None:
+            return None
+        else:
+            del table[key]
         reindex = self._reindex.get(kind)
         if reindex is not None:
             reindex(before, record)
