@@ -41,7 +41,8 @@ def chained(before: int, seq: int, ts: str, event: bytes) -> int:
 
 @lru_cache(1024)
 def _write_backoff(backoff: Backoff) -> str:
-    return _json(backoff).decode()
+    # One text for equal backoffs: 10 and 10.0 are equal, and another process reads the second from the first.
+    return _json(Backoff(*map(float, _astuple(backoff)))).decode()
 
 
 _read_backoff = lru_cache(1024)(_backoff.decode)

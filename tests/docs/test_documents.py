@@ -1,0 +1,62 @@
+"""What the documents show works as shown: the README's code, its table of promises, the verifier of the format page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast import Engine, open_store
+from holdfast.model.commands import Enqueue, NewJob
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(path, language="python"):
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / path).read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("README.md"))))
+def test_the_code_of_the_readme_runs_as_printed(number, tmp_path):
+    program = tmp_path / "readme.py"
+    program.write_text(blocks("README.md")[number])
+    told = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "COMPLETED" in told.stdout
+
+
+def test_every_promise_of_the_readme_names_a_proof_that_exists():
+    proofs = re.findall(r"`(test_\w+\.py)`", (ROOT / "README.md").read_text())
+    assert len(proofs) >= 4
+    for proof in proofs:
+        source = (ROOT / "tests" / "promises" / proof).read_text()
+        assert "\ndef test_" in source, f"{proof} proves nothing"
+
+
+def test_the_verifier_of_the_format_page_agrees_with_the_store(tmp_path):
+    engine = Engine(open_store(f"wal:{tmp_path / 'jobs'}"))
+    for n in range(7):
+        engine.submit(Enqueue(jobs=(NewJob(job_id=f"job-{n}", job_type="work", params=msgspec.Raw(b"{}")),)))
+    engine.close()
+    (source,) = [block for block in blocks("docs/formats/journal.md") if "def verify(" in block]
+    told: dict = {}
+    exec(compile(source, "journal.md", "exec"), told)  # our own page, which says that it can be run
+    assert told["verify"](tmp_path / "jobs") == 8  # seven jobs and the closing
+    (segment,) = (tmp_path / "jobs" / "log").iterdir()
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(Exception, match=r".*"):
+        told["verify"](tmp_path / "jobs")
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("**/*.md")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_documents_lead_somewhere(path):
+    if ".venv" in path.parts:
+        return
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
