@@ -18,6 +18,8 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Literal
 
+import msgspec
+
 from holdfast.clock import Clock
 from holdfast.errors import StoreClosed, StoreError, StoreFailed, StoreFull
 from holdfast.journal.options import JournalOptions
@@ -35,15 +37,12 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _IDLE_TICKS = 100
 
 
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True, eq=False):
     """The claim of one append: its numbers, and how to learn that they are durable."""
 
-    __slots__ = ("_commit", "first_seq", "last_seq")
-
-    def __init__(self, commit: GroupCommit, first_seq: int, last_seq: int) -> None:
-        self._commit = commit
-        self.first_seq = first_seq
-        self.last_seq = last_seq
+    _commit: GroupCommit
+    first_seq: int
+    last_seq: int
 
     def wait(self, timeout: float | None = None) -> None:
         """Return once the group is acknowledged.
@@ -105,6 +104,9 @@ class GroupCommit:
         self._tail = tail
         self._monotonic = clock.monotonic
         self._options = options
+        self._buffer_bytes = options.buffer_bytes
+        self._flush_records = options.flush_records
+        self._flushes = options.flush_after_s is not None
         self._lock = Lock()
         self._pending: list[Group] = []
         self._pending_records = 0
@@ -141,8 +143,7 @@ class GroupCommit:
         """Give a group its numbers and buffer it. With `last`, nothing can be appended after it."""
         count = len(events)
         size = sum(map(len, events)) + 100 * count
-        options = self._options
-        while self._pending_bytes > options.buffer_bytes:
+        while self._pending_bytes > self._buffer_bytes:
             self.wait(self.appended)
         with self._lock:
             if self._closing or self._full or self._failure is not None:
@@ -157,14 +158,13 @@ class GroupCommit:
             before = self._pending_records
             if not before:
                 self._oldest = self._monotonic()
-            self._pending.append(Group(events, ts, v))
+            self._pending.append((events, ts, v))
             self._pending_records = before + count
             self._pending_bytes += size
             if last:
                 self._closing = True
-            elif options.flush_after_s is not None and (
-                not self._armed or before < options.flush_records <= before + count
-            ):
+            elif self._flushes and (not self._armed or before >= self._flush_records):
+                # The append after the hundredth rings: whoever appends a hundred and then flushes needs nobody's help.
                 self._arm()
         return Ticket(self, first, first + count - 1)
 
@@ -265,14 +265,16 @@ class GroupCommit:
                 if me in self._waiters:
                     self._waiters.remove(me)
                 if self._leader is me:
-                    woken = sorted(filter(self._is_satisfied, self._waiters), key=_by_seq)
-                    heirs = [waiter for waiter in self._waiters if not self._is_satisfied(waiter)]
+                    durable = self.durable
+                    woken = sorted((one for one in self._waiters if 0 < one.seq <= durable), key=_by_seq)
+                    heirs = [one for one in self._waiters if not 0 < one.seq <= durable]
                     self._leader = None
                     if heirs and not self._full and self._failure is None:
-                        # The lowest number leads next, so that who wants to be alone with the tail (0) comes first.
+                        # The lowest number leads next, so that who wants to be alone with the tail (0) comes first. It
+                        # is woken first: its sync then runs while the satisfied go about their business.
                         self._leader = min(heirs, key=_by_seq)
                         heirs.remove(self._leader)
-                        woken.append(self._leader)
+                        woken.insert(0, self._leader)
                     self._waiters = heirs
                     called = self._settled_callbacks()
         finally:

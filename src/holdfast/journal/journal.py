@@ -15,23 +15,22 @@ from typing import Self
 import msgspec
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import LogMissing, NotFound, StoreClosed, StoreFailed, StoreReadOnly
+from holdfast.errors import NotFound, StoreClosed, StoreFailed, StoreReadOnly
 from holdfast.journal import places, snapshots
 from holdfast.journal.checkpoints import Checkpoint, Checkpoints, Copy
 from holdfast.journal.commit import GroupCommit, Ticket
 from holdfast.journal.failures import telling
 from holdfast.journal.fs import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
 from holdfast.journal.fs import Lock as FileLock
-from holdfast.journal.migrations import check_event_version, migrate_event
 from holdfast.journal.opening import open_log, take_lock
 from holdfast.journal.options import JournalOptions
-from holdfast.journal.records import Record, decode, encode_events, stamp
+from holdfast.journal.reading import Reader
+from holdfast.journal.records import Record, encode_events, stamp
 from holdfast.journal.repair import Plan, Problem, check, plan
-from holdfast.journal.scan import BadRecord, Run, runs
-from holdfast.journal.segments import Segment, Segments
+from holdfast.journal.segments import Mark, Segments
 from holdfast.journal.snapshots import BadSnapshot, Header
 from holdfast.journal.stats import Counters, JournalStats, report
-from holdfast.journal.survey import Survey, damaged, damaged_at, survey
+from holdfast.journal.survey import Survey, damaged, survey
 from holdfast.journal.tail import Tail
 
 _CLOSED = b'{"type":"journal:closed"}'
@@ -78,6 +77,9 @@ class Journal:
         self._checkpoints: Checkpoints | None = None
         self._counters = Counters(replay_records=found.scanned)
         self._holder: dict[str, object] = {}
+        #: The last time that was written, as given and as text; the events of one batch mostly share it.
+        now = clock.now()
+        self._stamped = (now, stamp(now))
         if lock is not None:
             self._tail = Tail(
                 fs, self._segments, found.end, segment_bytes=options.segment_bytes, monotonic=clock.monotonic
@@ -98,6 +100,7 @@ class Journal:
                 log_bytes=found.scanned_bytes,
             )
             _open_journals.add(self)
+        self._reader = Reader(root, fs, self._segments, end=self._end, unended=found.unended, options=options)
 
     # --- opening and closing ------------------------------------------------------------------------------------------
 
@@ -188,7 +191,11 @@ class Journal:
         >>> ticket = journal.append([{"type": "x:hello"}], ts=now)  # doctest: +SKIP
         >>> ticket.wait()  # doctest: +SKIP
         """
-        return self._writable().append(encode_events(events), stamp(ts), v)
+        commit = self._commit or self._writable()
+        known = self._stamped
+        if known[0] is not ts:
+            self._stamped = known = (ts, stamp(ts))
+        return commit.append(encode_events(events), known[1], v)
 
     def flush(self) -> int:
         """Make all that was appended so far durable; gives the last durable number."""
@@ -272,73 +279,14 @@ class Journal:
         Raises LogMissing if they were compacted away (see `first_seq`), JournalDamaged at a line that is not right.
         """
         self._check_open()
-        return self._records(after + 1, self.durable_seq)
-
-    def _records(self, seq: int, stop: int) -> Iterator[Record]:
-        with telling(self._root, "reading"):
-            missed: Segment | None = None
-            while seq <= stop:
-                segment, end = self._reach(seq)
-                try:
-                    # Only without a lock does a newline stay missing: recovery would have put it back.
-                    unended = end is not None and self._found.unended
-                    for run in runs(self._fs, segment, segment.mark_before(seq), end, last=unended):
-                        yield from self._decoded(segment, run, seq, stop)
-                        seq = max(seq, run.end.seq)
-                        if seq > stop:
-                            break
-                except FileNotFoundError:
-                    # Compaction replaced the segment after we looked it up; if it still stands in the list, it is gone.
-                    if missed is segment:
-                        raise
-                    missed = segment
-                except BadRecord as bad:
-                    raise damaged_at(self._root, bad) from bad
-
-    def _reach(self, seq: int) -> tuple[Segment, int | None]:
-        """Find the segment that holds a durable record, and the byte up to which it may be read."""
-        while True:
-            segment = self._segments.holding(seq)
-            if segment is None:
-                raise LogMissing(
-                    f"{self._root}: records {seq} to {self.first_seq - 1} were compacted away; nothing was read.",
-                    hint="Begin with the snapshot, or with the first record still there.",
-                    first=self.first_seq,
-                )
-            end = self._found.end if self._tail is None else self._tail.end
-            if segment is not self._segments.last:
-                if segment in self._segments.all:
-                    return segment, None
-            # The end is read before the list is asked again: a roll changes the list first, the end after it.
-            elif end.seq > segment.first:
-                return segment, end.offset - self._found.unended
-
-    def _decoded(self, segment: Segment, run: Run, seq: int, stop: int) -> Iterator[Record]:
-        first, version = run.start.seq, self._options.event_version
-        lines = run.lines
-        if first < seq or run.end.seq > stop + 1:
-            lines = lines[max(seq - first, 0) : stop + 1 - first]
-        record = None
-        try:
-            for line in lines:
-                record = decode(line)
-                yield record if record.v == version else self._migrated(segment, record)
-        except (msgspec.DecodeError, RecursionError) as error:
-            place = run.mark(0 if record is None else record.seq + 1 - first)
-            raise BadRecord(segment, place, f"not a record ({error})") from error
-
-    def _migrated(self, segment: Segment, record: Record) -> Record:
-        what = f"record {record.seq} in {self._root}/{segment.path}"
-        check_event_version(what, record.v, self._options)
-        event = migrate_event(what, record.raw, record.v, self._options)
-        return msgspec.structs.replace(record, raw=msgspec.Raw(event), v=self._options.event_version)
+        return self._reader.records(after + 1, self.durable_seq)
 
     # --- looking after it ---------------------------------------------------------------------------------------------
 
     def verify(self) -> list[Problem]:
         """Read everything up to the durable end and list what is wrong; changes nothing."""
         self._check_open()
-        return check(self._fs, self._root, self._options, self._found.end if self._tail is None else self._tail.end)
+        return check(self._fs, self._root, self._options, self._end())
 
     @staticmethod
     def check(path: str | Path, *, fs: FS | None = None, options: JournalOptions | None = None) -> list[Problem]:
@@ -384,6 +332,10 @@ class Journal:
         )
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _end(self) -> Mark:
+        """Give the place after the last durable record."""
+        return self._found.end if self._tail is None else self._tail.end
 
     def _check_open(self) -> None:
         if self._commit is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NoReturn
 from zlib import crc32
 
 import msgspec
@@ -24,6 +24,8 @@ from holdfast.errors import InvalidValue, RecordTooLarge
 MAX_LINE = 16 * 1024 * 1024
 #: Everything in a line but the event: numbers of 20 digits, time, keys.
 _ENVELOPE = 256
+_MAX_EVENT = MAX_LINE - _ENVELOPE
+_BRACE = ord("}")
 #: `,"sum":"xxxxxxxx"}`
 SUM_SIZE = 18
 #: The shortest text between event and sum has 41 bytes; `more` and `v` are looked for in its last 40 only.
@@ -62,13 +64,8 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename={"raw": "event"}):
 decode = msgspec.json.Decoder(Record).decode
 
 
-class Group(NamedTuple):
-    """The events of one append: after a crash all of them are there, or none."""
-
-    events: list[bytes]
-    #: 27 characters.
-    ts: bytes
-    v: int
+#: The events of one append, their time (27 characters) and version: after a crash all of them are there, or none.
+Group = tuple[list[bytes], bytes, int]
 
 
 def first_chain(journal_id: str) -> int:
@@ -90,22 +87,28 @@ def encode_events(events: Iterable[object]) -> list[bytes]:
 
     Bytes are taken as the JSON they are. What they hold beyond that is the business of whoever encoded them.
     """
-    encoded = [event if type(event) is bytes else _encode(event) for event in events]
+    encoded: list[bytes] = []
+    for event in events:
+        raw = event if type(event) is bytes else _encode(event)
+        if raw[: raw.find(b'"', 9)] not in _known:
+            _learn(raw)
+        if b"\n" in raw or raw[-1] != _BRACE or len(raw) > _MAX_EVENT:
+            _refuse(raw)
+        encoded.append(raw)
     if not encoded:
         raise InvalidValue("A group needs at least one event. Nothing was stored.")
-    for event in encoded:
-        if event[: event.find(b'"', 9) + 1] not in _known:
-            _learn(event)
-        if b"\n" in event or event[-1] != 0x7D:  # }
-            raise InvalidValue("An event must be one JSON object on one line. Nothing was stored.")
-        if len(event) > MAX_LINE - _ENVELOPE:
-            raise RecordTooLarge(
-                f"An event of {len(event):,} bytes does not fit a line of {MAX_LINE:,}. Nothing was stored.",
-                hint="Keep large payloads as blobs and refer to them.",
-                size=len(event),
-                limit=MAX_LINE,
-            )
     return encoded
+
+
+def _refuse(event: bytes) -> NoReturn:
+    if len(event) > _MAX_EVENT:
+        raise RecordTooLarge(
+            f"An event of {len(event):,} bytes does not fit a line of {MAX_LINE:,}. Nothing was stored.",
+            hint="Keep large payloads as blobs and refer to them.",
+            size=len(event),
+            limit=MAX_LINE,
+        )
+    raise InvalidValue("An event must be one JSON object on one line. Nothing was stored.")
 
 
 def _learn(event: bytes) -> None:
@@ -114,7 +117,7 @@ def _learn(event: bytes) -> None:
             f'An event must begin {{"type":"ns:name"; this one begins {event[:40]!r}. Nothing was stored.'
         )
     if len(_known) < _KNOWN_MAX:
-        _known.add(event[: event.find(b'"', 9) + 1])
+        _known.add(event[: event.find(b'"', 9)])
 
 
 def build(groups: Iterable[Group], first: int, chain: int) -> tuple[bytes, int]:
@@ -122,13 +125,16 @@ def build(groups: Iterable[Group], first: int, chain: int) -> tuple[bytes, int]:
     lines: list[bytes] = []
     add = lines.append
     seq = first
+    known: tuple[bytes, int] | None = None
     for events, ts, v in groups:
-        version = b"" if v == 1 else b',"v":%d' % v
-        last = b',"ts":"%b","b":%d%b' % (ts, first, version)
-        tail = b',"ts":"%b","b":%d,"more":true%b' % (ts, first, version) if len(events) > 1 else last
+        if known != (ts, v):
+            known = (ts, v)
+            version = b"" if v == 1 else b',"v":%d' % v
+            last = b',"ts":"%b","b":%d%b' % (ts, first, version)
+            inner = b',"ts":"%b","b":%d,"more":true%b' % (ts, first, version)
         final = seq + len(events) - 1
         for event in events:
-            body = b'{"seq":%d,"event":%b%b' % (seq, event, last if seq == final else tail)
+            body = b'{"seq":%d,"event":%b%b' % (seq, event, last if seq == final else inner)
             chain = crc32(body, chain)
             add(b'%b,"sum":"%08x"}\n' % (body, chain))
             seq += 1

@@ -124,6 +124,10 @@ def _check_segments(fs: FS, root: str, end: Mark | None) -> Iterator[Problem]:
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
+#: What a repair removed may have been acknowledged, unlike a torn tail: whoever counts on must leave room.
+_MAY_MISS: dict[str, object] = {"acknowledged": True}
+
+
 @dataclass(slots=True)
 class Plan:
     """What a repair would do. Nothing is done until `apply`."""
@@ -214,7 +218,9 @@ class Plan:
         if self.removed:
             first = self.removed[0]
             place = self.end if self.end is not None and first is self.kept[-1] else first.marks[0]
-            notes = [repaired(first, place, size - place.offset, self.reason, "log.bak")]
+            notes = [repaired(first, place, size - place.offset, self.reason, "log.bak") | _MAY_MISS]
+        elif self.restart is not None:
+            notes = [repaired(found.segments[0], found.end, 0, self.reason or "the log is gone", "") | _MAY_MISS]
         rewrite(fs, found, notes, clock.now())
         stays = {segment.path for segment in found.segments}
         for segment in reversed(self.removed):
