@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from holdfast import Engine, open_store
 from holdfast.cli.root import cli
-from holdfast.model.commands import Enqueue, NewJob
+from holdfast.model.commands import Enqueue, Lease, NewJob
 
 
 @pytest.fixture
@@ -97,6 +97,29 @@ def test_a_repair_shows_what_would_go_and_does_it_only_when_told(run, tmp_path):
     with store.read() as view:
         assert 0 < sum(count.count for count in view.counts()) < 20
     store.close()
+
+
+def test_after_a_repair_no_token_is_granted_that_the_lost_records_may_have_granted(run, tmp_path):
+    url = f"wal:{tmp_path / 'jobs'}"
+    engine = Engine(open_store(url))
+    for n in range(20):
+        engine.submit(Enqueue(jobs=(NewJob(job_id=f"job-{n}", job_type="work", params=msgspec.Raw(b"{}")),)))
+    granted = [engine.ask(Lease(worker_id="w")).grants[0].token for _ in range(20)]
+    engine.close()
+    damage(tmp_path / "jobs")
+    assert run("store", "repair", url, "--yes").exit_code == 0
+    for _ in range(2):  # and it stays so, however often the log is read again
+        engine = Engine(open_store(url))
+        (grant,) = engine.ask(Lease(worker_id="w")).grants
+        assert grant.token > max(granted)
+        granted.append(grant.token)
+        engine.close()
+    engine = Engine(open_store(url))
+    engine.store.snapshot()
+    engine.close()
+    engine = Engine(open_store(url))
+    assert engine.ask(Lease(worker_id="w")).grants[0].token == granted[-1] + 1
+    engine.close()
 
 
 def test_a_snapshot_is_written_on_request(run, tmp_path):

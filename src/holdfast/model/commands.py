@@ -41,7 +41,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ttl_s: float | None = None
     expires_at: Timestamp | None = None
     timeout_s: float | None = None
-    lease_s: float = 30
+    lease_s: float = 30.0
     retry_mode: RetryMode = RetryMode.REQUEUE
     max_attempts: int = 4
     max_expiries: int | None = 5

@@ -81,9 +81,9 @@ class KeyHold(StrEnum):
 class Backoff(msgspec.Struct, frozen=True, gc=False):
     """How long to wait before the next attempt: min(cap, base · factorⁿ), raised by up to `jitter` of itself."""
 
-    base_s: float = 10
-    factor: float = 2
-    cap_s: float = 3600
+    base_s: float = 10.0
+    factor: float = 2.0
+    cap_s: float = 3600.0
     jitter: float = 0.2
 
 
@@ -112,7 +112,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     #: Longest single execution, in seconds.
     timeout_s: float | None = None
     #: Length of a lease, in seconds.
-    lease_s: float = 30
+    lease_s: float = 30.0
     retry_mode: RetryMode = RetryMode.REQUEUE
     #: Executions that may report, in total.
     max_attempts: int = 4

@@ -32,8 +32,9 @@ from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS
 from holdfast.journal.repair import Problem
 from holdfast.model.events import SCHEMA_VERSION, Event, JobCreated, decode_event, encode_event
+from holdfast.model.ids import Token
 from holdfast.model.jobs import Job
-from holdfast.model.records import TABLES, Record
+from holdfast.model.records import AUTHORITY, TABLES, Authority, Record
 from holdfast.model.times import Timestamp, moment, stamp
 from holdfast.points import reach
 from holdfast.rules.fold import Stamp
@@ -129,6 +130,8 @@ class WalStore:
                 event = msgspec.structs.replace(event, job=shared.slim(event.job))
             if event is not None:
                 tables.replay(event, at)
+            elif _may_miss(record.event):
+                _leave_room(tables)
             tables.seq, tables.ts = at
         tables.ts = Timestamp(self.journal.last_ts)
 
@@ -270,6 +273,31 @@ def _encoded(event: Event) -> bytes:
     if len(raw) > MAX_EVENT:
         raise RecordTooLarge(f"an event of {len(raw):,} bytes does not fit the log. Nothing was stored.")
     return raw
+
+
+class _Note(msgspec.Struct):
+    """The part of the journal's own notes that concerns a store."""
+
+    type: str
+    #: A repair removed records that may have been acknowledged.
+    acknowledged: bool = False
+
+
+_note = msgspec.json.Decoder(_Note)
+
+#: Tokens left out after a repair: more than the records it removed can have granted. Room for a million repairs below
+#: 2⁵³, where JSON readers stop being exact.
+ROOM = 1 << 32
+
+
+def _may_miss(raw: bytes) -> bool:
+    return raw.startswith(b'{"type":"journal:repaired"') and _note.decode(raw).acknowledged
+
+
+def _leave_room(tables: BatchTables) -> None:
+    """Raise the token counter past every token that the removed records may have granted to someone still at work."""
+    authority = tables.get(Authority, AUTHORITY) or Authority()
+    tables.put(Authority, AUTHORITY, msgspec.structs.replace(authority, last_token=Token(authority.last_token + ROOM)))
 
 
 class _Shared(dict[str, str]):

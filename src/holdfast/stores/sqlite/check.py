@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.statements import SQL
 
 #: Findings of SQLite's own check that are listed.
 LISTED = 100
-_RESTORE = "Restore a copy, or export what can be read with `holdfast store repair`."
+_RESTORE = "Restore a copy of the database; what else it holds stays readable."
 _SUMMED = {
     "job": SQL["summed_jobs"],
     "run": SQL["summed_runs"],
