@@ -1,0 +1,482 @@
+"""The same random history on every store gives the same answers, the same feed and the same state.
+
+`memory:` is the model. Commands, time and chance are the same for all: one clock, the same ids, and draws that are
+counted instead of drawn. Stores are reopened in between, with engines that remember nothing. Numbers of events are
+compared by their order, since `wal:` uses some up for notes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from conftest import SOAK
+from holdfast.engine import Engine, engine, maintenance
+from holdfast.model.commands import (
+    Bury,
+    Cancel,
+    Command,
+    Complete,
+    EndSessions,
+    Enqueue,
+    Extend,
+    Fail,
+    GiveUp,
+    Lease,
+    Move,
+    NewJob,
+    Normalize,
+    PauseDispatch,
+    PauseQueue,
+    Prune,
+    Release,
+    ResumeDispatch,
+    ResumeQueue,
+    Retention,
+    Retry,
+    Snooze,
+    Update,
+)
+from holdfast.model.events import JobChanges, JobCreated
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
+from holdfast.model.outcomes import Leased, Outcome
+from holdfast.model.times import FOREVER, Timestamp, later, stamp
+from holdfast.rules.invariants import violations
+from holdfast.rules.state import Lane
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.protocol import JobQuery, Store, View
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.wal import WalStore
+from holdfast.testing.clock import START, ManualClock
+from holdfast.testing.conformance.harness import Told, tables_of, told
+
+HISTORIES = 5_000 if SOAK else 500
+STEPS = 30 if SOAK else 14
+#: Steps between two comparisons of everything; answers and feed are compared at each.
+DEEP = 5
+
+#: Durability is judged elsewhere: where there is a disk in memory, syncs cost nothing.
+FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+replace = msgspec.structs.replace
+
+# --- what may happen --------------------------------------------------------------------------------------------------
+
+NAMES = [f"j{number}" for number in range(9)]
+job_ids = st.sampled_from(NAMES).map(JobId)
+queues = st.sampled_from(["default", "default", "default", "other"])
+namespaces = st.sampled_from(["", "", "", "", "x"])
+#: Few command ids, so that they are met again, with the same content and with another.
+cmds = st.sampled_from(["", "", "", "c1", "c2", "c3"])
+numbers = st.integers(0, 1_000)
+payloads = st.sampled_from([b"{}", b'{"n":1}', b'{"n": 2}', b"[]", b'{"n":NaN}']).map(msgspec.Raw)
+seconds = st.sampled_from([None, None, None, 0, 1, 10, 100])
+holds = st.sampled_from([*KeyHold])
+
+
+@st.composite
+def new_jobs(draw: st.DrawFn) -> NewJob:
+    hold = draw(holds)
+    # A bare job now and then, so that shrinking ends in something readable.
+    if draw(st.booleans()):
+        return NewJob(job_id=draw(job_ids), job_type="work", params=msgspec.Raw(b"{}"))
+    return NewJob(
+        job_id=draw(job_ids),
+        job_type=draw(st.sampled_from(["work", "work", "rest"])),
+        params=draw(payloads),
+        namespace=draw(namespaces),
+        queue=draw(queues),
+        priority=draw(st.sampled_from([0, 0, 0, 5, -1, 101])),
+        delay_s=draw(seconds),
+        ttl_s=draw(seconds),
+        timeout_s=draw(st.sampled_from([None, None, 3])),
+        lease_s=draw(st.sampled_from([30, 5, 100])),
+        retry_mode=draw(st.sampled_from([*RetryMode])),
+        max_attempts=draw(st.integers(1, 3)),
+        max_expiries=draw(st.integers(1, 3)),
+        backoff=draw(st.sampled_from([Backoff(), Backoff(base_s=0, jitter=0), Backoff(base_s=5)])),
+        key=draw(st.sampled_from([None, None, "k1", "k2"])),
+        key_scope=draw(st.sampled_from([*KeyScope])),
+        key_hold=hold,
+        key_window_s=60 if hold is KeyHold.WINDOW else None,
+        on_conflict=draw(st.sampled_from(["return", "reject", "replace"])),
+        tags=draw(st.sampled_from([None, {"a": "b"}])),
+    )
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> JobChanges:
+    every: dict[str, st.SearchStrategy[Any]] = {
+        "params": payloads,
+        "queue": queues,
+        "priority": st.sampled_from([0, 5, -1]),
+        "not_before": st.sampled_from([None, 5, 100]).map(lambda s: None if s is None else later(stamp(START), s)),
+        "expires_at": st.sampled_from([None, 20, 200]).map(lambda s: None if s is None else later(stamp(START), s)),
+        "lease_s": st.sampled_from([5, 60]),
+        "max_attempts": st.integers(1, 4),
+        "tags": st.sampled_from([None, {"c": "d"}]),
+    }
+    names = draw(st.sets(st.sampled_from(sorted(every)), max_size=3))
+    return JobChanges(**{name: draw(every[name]) for name in sorted(names)})
+
+
+def leases() -> st.SearchStrategy[Lease]:
+    return st.builds(
+        Lease,
+        cmd=cmds,
+        worker_id=st.sampled_from(["w1", "w2"]),
+        queues=st.sampled_from([("default",), ("default",), ("default", "other"), ("other", "default", "other")]),
+        job_types=st.sampled_from([None, None, ("work",), ("rest", "sleep")]),
+        n=st.integers(1, 3),
+        lease_s=st.sampled_from([None, None, 10]),
+        namespace=namespaces,
+        session_id=st.sampled_from([None, "s1", "s2"]),
+    )
+
+
+class StoresAgree(RuleBasedStateMachine):
+    """One history, told to every store."""
+
+    histories = 0
+    commands = 0
+    reopenings = 0
+    _empty: Path | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).histories += 1
+        self.path = Path(tempfile.mkdtemp(prefix="holdfast-agree-", dir=FAST))
+        self.clock = ManualClock()
+        self.latest = stamp(START)
+        self._drawn = count()
+        self._patch = mock.patch.object(engine, "_seed", self._draw)
+        self._patch.start()
+        self._turn = 0
+        shutil.copy(self._new_database(), self.path / "jobs.db")
+        self.memory = MemoryStore()
+        self.engines: dict[str, Engine] = {}
+        self.feeds: dict[str, list[Told]] = {}
+        self.followed: dict[str, int] = {}
+        self.numbers: dict[str, dict[int, int]] = {}
+        self.tokens: list[tuple[JobId, Token]] = []
+        self.heirs: list[JobId] = []
+        self._open()
+
+    @classmethod
+    def _new_database(cls) -> Path:
+        """Make an empty database once: building its tables is the larger part of opening a new one."""
+        if cls._empty is None:
+            cls._empty = Path(tempfile.mkdtemp(prefix="holdfast-empty-")) / "empty.db"
+            SqliteStore.open(cls._empty).close()
+        return cls._empty
+
+    def _open(self) -> None:
+        # The journal's own notes get a time that never comes after an event's.
+        long_ago = ManualClock(START.replace(year=2000))
+        stores: dict[str, Store] = {
+            "memory": self.memory,
+            "wal": WalStore.open(self.path / "jobs", clock=long_ago),
+            "sqlite": SqliteStore.open(self.path / "jobs.db"),
+        }
+        for name, store in stores.items():
+            self._same_chance()
+            self.engines[name] = Engine(store, clock=self.clock)
+
+    def teardown(self) -> None:
+        try:
+            self.compare_everything()
+            for opened in self.engines.values():
+                assert opened.store.check() == []
+        finally:
+            for opened in self.engines.values():
+                opened.close()
+            self._patch.stop()
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    # --- the same for all ---------------------------------------------------------------------------------------------
+
+    def _draw(self) -> int:
+        return next(self._drawn)
+
+    def _same_chance(self) -> None:
+        self._drawn = count(self._turn * 1_000)
+
+    def each(self, action: Any) -> Any:
+        """Do the same on every engine; demand the same answer and the same events."""
+        self._turn += 1
+        self.latest = max(self.latest, stamp(self.clock.now()))
+        answers = {}
+        for name, opened in self.engines.items():
+            self._same_chance()
+            answers[name] = _plain(action(opened))
+        expected = answers["memory"]
+        for name, answer in answers.items():
+            assert answer == expected, f"{name}: {answer}\nmemory: {expected}"
+        self._compare_feeds()
+        with self.memory.read() as view:
+            assert list(violations(view)) == []
+            assert all(job.rank == -job.priority for job in view.all(Job))
+        if self._turn % DEEP == 0:
+            self.compare_everything()
+        return expected
+
+    def send(self, command: Command) -> Outcome:
+        return self.send_all([command])[0]
+
+    def send_all(self, commands: list[Command]) -> list[Outcome]:
+        type(self).commands += len(commands)
+        outcomes: list[Outcome] = self.each(lambda opened: opened.submit_many(commands))
+        for outcome in outcomes:
+            if isinstance(outcome, Leased):
+                self.tokens += [(grant.job.job_id, grant.token) for grant in outcome.grants]
+        return outcomes
+
+    def _compare_feeds(self) -> None:
+        fresh: dict[str, list[tuple[Timestamp, Any]]] = {}
+        for name, opened in self.engines.items():
+            feed = self.feeds.setdefault(name, [])
+            order = self.numbers.setdefault(name, {0: 0})
+            entries = told(opened.store, self.followed.get(name, 0))
+            with opened.read() as view:
+                self.followed[name] = view.seq
+            for entry in entries:
+                order[entry.seq] = len(order)
+            feed += entries
+            fresh[name] = [(entry.ts, entry.event) for entry in entries]
+        for name, entries in fresh.items():
+            assert entries == fresh["memory"], f"{name}: {entries}\nmemory: {fresh['memory']}"
+        self.heirs += [
+            event.job.job_id
+            for _, event in fresh["memory"]
+            if isinstance(event, JobCreated) and event.job.retry_of is not None
+        ]
+
+    def compare_everything(self) -> None:
+        shown = {name: self._shown(name) for name in self.engines}
+        for name, parts in shown.items():
+            for part, content in parts.items():
+                assert content == shown["memory"][part], f"{name}, {part}: {content}\nmemory: {shown['memory'][part]}"
+
+    def _shown(self, name: str) -> dict[str, Any]:
+        store = self.engines[name].store
+        with store.write() as batch:
+            # What a Lease has made ready stays so until reopening, on some stores beyond; here it is so on all.
+            batch.promote(self.latest, 10_000)
+        with store.read() as view:
+            assert list(violations(view)) == []
+            return {
+                **{table: [self._numbered(name, row) for row in rows] for table, rows in tables_of(view).items()},
+                **_orders(view, self.latest),
+            }
+
+    def _numbered(self, name: str, record: Any) -> Any:
+        return replace(record, seq=self.numbers[name][record.seq]) if isinstance(record, Job) else record
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    @initialize(jobs=st.lists(new_jobs(), min_size=1, max_size=3))
+    def begin(self, jobs: list[NewJob]) -> None:
+        self.send(Enqueue(jobs=tuple(jobs)))
+
+    @rule(jobs=st.lists(new_jobs(), min_size=1, max_size=3), cmd=cmds)
+    def enqueue(self, jobs: list[NewJob], cmd: str) -> None:
+        self.send(Enqueue(cmd=cmd, jobs=tuple(jobs)))
+
+    @rule(command=leases())
+    def lease(self, command: Lease) -> None:
+        self.send(command)
+
+    @rule(first=leases(), jobs=st.lists(new_jobs(), min_size=1, max_size=2), second=leases())
+    def lease_enqueue_and_lease_in_one_batch(self, first: Lease, jobs: list[NewJob], second: Lease) -> None:
+        self.send_all([first, Enqueue(jobs=tuple(jobs)), second])
+
+    def _report(self, kind: int, number: int, delay: float) -> Command:
+        # Mostly the newest tokens, sometimes an old one, sometimes that of another job.
+        job_id, token = self.tokens[-1 - (number % min(len(self.tokens), 4))]
+        if number % 11 == 10:
+            job_id = self.tokens[0][0]
+        match kind:
+            case 0 | 1 | 2:
+                return Complete(job_id=job_id, token=token, result=msgspec.Raw(b'{"done":%d}' % number))
+            case 3 | 4 | 5:
+                return Fail(job_id=job_id, token=token, error=f"boom {number}", fatal=number % 7 == 6)
+            case 6:
+                return Fail(job_id=job_id, token=token, error="later", retry_after_s=delay)
+            case 7:
+                return Snooze(job_id=job_id, token=token, delay_s=delay)
+            case 8:
+                return GiveUp(job_id=job_id, token=token, reason="enough")
+            case 9 | 10:
+                begun, back = bool(number % 2), number > 500
+                return Release(job_id=job_id, token=token, begun=begun, delay_s=delay, given_back=back)
+            case _:
+                return Extend(job_id=job_id, token=token)
+
+    @precondition(lambda self: self.tokens)
+    @rule(reports=st.lists(st.tuples(st.integers(0, 12), numbers, st.sampled_from([0, 5, 60])), min_size=1, max_size=3))
+    def report(self, reports: list[tuple[int, int, float]]) -> None:
+        self.send_all([self._report(*each) for each in reports])
+
+    @rule(
+        kind=st.integers(0, 5),
+        cmd=cmds,
+        job_id=job_ids,
+        other=job_ids,
+        edit=changes(),
+        to=st.sampled_from(["first", "last"]),
+    )
+    def edit(self, kind: int, cmd: str, job_id: JobId, other: JobId, edit: JobChanges, to: Any) -> None:
+        match kind:
+            case 0 | 1:
+                self.send(Update(cmd=cmd, job_id=job_id, changes=edit))
+            case 2:
+                self.send(Move(cmd=cmd, job_id=job_id, before=other))
+            case 3:
+                self.send(Move(cmd=cmd, job_id=job_id, after=other))
+            case 4:
+                self.send(Move(cmd=cmd, job_id=job_id, to=to))
+            case _:
+                self.send(Normalize(cmd=cmd, queue="default"))
+
+    @rule(kind=st.integers(0, 3), cmd=cmds, job_id=job_ids, number=numbers)
+    def end_by_wish(self, kind: int, cmd: str, job_id: JobId, number: int) -> None:
+        if self.heirs and number % 3 == 0:
+            job_id = self.heirs[number % len(self.heirs)]
+        match kind:
+            case 0:
+                self.send(Cancel(cmd=cmd, job_id=job_id, reason="no"))
+            case 1:
+                self.send(Cancel(cmd=cmd, job_id=job_id, force=True))
+            case 2:
+                self.send(Bury(cmd=cmd, job_id=job_id, reason="poison"))
+            case _:
+                new = JobId(f"j{number % 9}" if number % 5 == 0 else f"again{number}")
+                self.send(Retry(cmd=cmd, job_id=job_id, new_job_id=new))
+                self.heirs.append(new)
+
+    @rule(kind=st.integers(0, 3), cmd=cmds, queue=queues, namespace=namespaces)
+    def pause_or_resume(self, kind: int, cmd: str, queue: str, namespace: str) -> None:
+        match kind:
+            case 0:
+                self.send(PauseQueue(cmd=cmd, queue=queue, namespace=namespace, reason="why not"))
+            case 1:
+                self.send(ResumeQueue(cmd=cmd, queue=queue, namespace=namespace))
+            case 2:
+                self.send_all([PauseDispatch(cmd=cmd), Lease(worker_id="w3", n=2), ResumeDispatch()])
+            case _:
+                self.send(ResumeQueue(cmd=cmd, queue=queue))
+
+    # --- time and maintenance -----------------------------------------------------------------------------------------
+
+    @rule(by=st.sampled_from([0.000001, 1, 5, 10, 30, 100, 3600]))
+    def time_passes(self, by: float) -> None:
+        self.clock.advance(by)
+
+    @rule(by=st.sampled_from([-4, -60, -4000, 3, 60, 7200]))
+    def the_clock_is_set(self, by: float) -> None:
+        self.clock.set_wall(self.clock.now() + timedelta(seconds=by))
+
+    @rule(keep=st.sampled_from([None, 0, 50]))
+    def tick(self, keep: float | None) -> None:
+        kept = Retention() if keep is None else Retention(done_s=keep, failed_s=2 * keep)
+        # The feed is trimmed by each store in its own way; nothing here gets that old.
+        self.each(lambda opened: maintenance.tick(opened, kept))
+
+    @rule(limit=st.integers(1, 3))
+    def sweep_a_little(self, limit: int) -> None:
+        self.send(Prune(retention=Retention(done_s=5, failed_s=5), limit=limit))
+
+    @rule(session_id=st.sampled_from(["s1", "s2", "s3"]))
+    def end_sessions(self, session_id: str) -> None:
+        self.send(EndSessions(session_id=session_id))
+
+    @rule(recovers=st.booleans())
+    def reopen(self, *, recovers: bool) -> None:
+        type(self).reopenings += 1
+        for name in ("wal", "sqlite"):
+            self.engines[name].close()
+        self._open()
+        self.compare_everything()
+        if recovers:
+            # What recovery does on a store with one process; on all, so that they stay comparable.
+            self.send(EndSessions(session_id="s9"))
+            self.each(lambda opened: maintenance.tick(opened).expired)
+
+    @rule()
+    def snapshot(self) -> None:
+        self.each(lambda opened: opened.store.snapshot())
+
+
+def _plain(answer: Any) -> Any:
+    """Take event numbers out of an answer: they are compared where their order is known."""
+    if isinstance(answer, list):
+        return [_plain(part) for part in answer]
+    if isinstance(answer, Leased):
+        return replace(answer, grants=tuple(replace(grant, job=replace(grant.job, seq=0)) for grant in answer.grants))
+    return answer
+
+
+def _orders(view: View, now: Timestamp) -> dict[str, Any]:
+    """Give every order a store can be asked in, as ids."""
+    spaces = [(namespace, queue) for namespace in ("", "x") for queue in ("default", "other")]
+    return {
+        "counts": list(view.counts()),
+        "due": {lane: [_name(row) for row in view.due(lane, FOREVER)] for lane in Lane},
+        "next due": {lane: view.next_due(lane) for lane in Lane},
+        "ready": [
+            [job.job_id for job in view.ready(namespace, ("default", "other"), None, now)] for namespace in ("", "x")
+        ],
+        "ready to rest": [job.job_id for job in view.ready("", ("default",), ("rest",), now)],
+        "bands": [
+            (space, rank, [job.job_id for job in view.band(*space, rank)])
+            for space in spaces
+            for rank in view.bands(*space)
+        ],
+        "edges": [
+            view.edge(*space, rank, last=last) for space in spaces for rank in (0, -5, 1) for last in (True, False)
+        ],
+        "neighbours": {
+            job.job_id: [_name(view.beside(job, after=after)) for after in (True, False)]
+            for space in spaces
+            for rank in view.bands(*space)
+            for job in view.band(*space, rank)
+        },
+        "listed": [job.job_id for job in view.jobs(JobQuery())],
+        "first page": [job.job_id for job in view.jobs(JobQuery(queue="default", job_type="work", limit=3))],
+        "runs": {job.job_id: [run.run_id for run in view.runs(job.job_id)] for job in view.all(Job)},
+        "successors": {job.job_id: [heir.job_id for heir in view.successors(job.job_id)] for job in view.all(Job)},
+        "local": [job.job_id for job in view.local_leases()],
+        "granted": {cmd: [job.job_id for job in view.granted_by(cmd)] for cmd in ("c1", "c2", "c3")},
+    }
+
+
+def _name(record: Any) -> Any:
+    match record:
+        case None:
+            return None
+        case Job():
+            return record.job_id
+        case _:
+            return record
+
+
+def test_random_histories_are_the_same_on_every_store():
+    StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = 0
+    run_state_machine_as_test(StoresAgree, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS))
+    print(
+        f"{StoresAgree.histories} histories, {StoresAgree.commands} commands on each store, "
+        f"{StoresAgree.reopenings} reopenings"
+    )
+    assert StoresAgree.histories >= HISTORIES
