@@ -21,7 +21,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from conftest import SOAK
 from holdfast.engine import Engine, engine, maintenance
 from holdfast.model.commands import (
     Bury,
@@ -62,6 +61,7 @@ from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.conformance.harness import Told, tables_of, told
 
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES = 5_000 if SOAK else 500
 STEPS = 30 if SOAK else 14
 #: Steps between two comparisons of everything; answers and feed are compared at each.
