@@ -86,6 +86,7 @@ class Reader:
     def _decoded(self, segment: Segment, run: Run, seq: int, stop: int) -> list[Record]:
         first, version = run.start.seq, self._options.event_version
         lines = run.lines
+        assert first <= seq, "a mark lies at or before the record it is looked up for"
         if first < seq or run.end.seq > stop + 1:
             lines = lines[max(seq - first, 0) : stop + 1 - first]
         try:

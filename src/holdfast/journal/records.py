@@ -40,16 +40,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, rename={"raw": "event"}):
-    """One verified record. Two of its fields serve recovery only: `b` and `sum`."""
+    """One verified record. What serves recovery only, the batch and the sum, stays in the line."""
 
     seq: int
     #: The event's JSON where it lies in the line; `event` gives it as bytes. Decoders take either.
     raw: msgspec.Raw
     #: UTC; never lower than that of the record before.
     ts: datetime
-    #: The first record of the batch this one was written in: every record below it had been synced.
-    b: int
-    sum: str
     #: The next record belongs to the same group.
     more: bool = False
     #: Schema version of the event.
@@ -62,6 +59,16 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename={"raw": "event"}):
 
 
 decode = msgspec.json.Decoder(Record).decode
+
+
+class Batch(msgspec.Struct, gc=False):
+    """What a line says about the batch it was written in, readable even where its sum is wrong."""
+
+    #: The first record of the batch: every record below it had been synced.
+    b: int
+
+
+decode_batch = msgspec.json.Decoder(Batch).decode
 
 
 #: The events of one append, their time (27 characters) and version: after a crash all of them are there, or none.

@@ -12,14 +12,12 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from zlib import crc32
 
-import msgspec
-
 from holdfast.journal.fs import FS, Handle
-from holdfast.journal.records import MAX_LINE, SUM_SIZE, explain, is_good, sum_of, whole_records
+from holdfast.journal.records import MAX_LINE, SUM_SIZE, decode_batch, explain, is_good, sum_of, whole_records
 from holdfast.journal.segments import Mark, Segment
 
 #: Bytes read at a time.
-CHUNK = 1024 * 1024
+CHUNK = 256 * 1024
 #: What a disk writes whole or not at all; multiples of it in the file are where a torn write can tear.
 SECTOR = 512
 
@@ -90,10 +88,14 @@ def runs(fs: FS, segment: Segment, start: Mark, end: int | None = None, *, last:
             if not chunk:
                 raise BadRecord(segment, place, f"the file ends at byte {offset}, before byte {limit}")
             offset += len(chunk)
-            lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+            text = rest + chunk if rest else chunk
+            lines = text.split(b"\n")
             rest = lines.pop()
             if lines:
-                yield (run := _verified(segment, place, lines))
+                run = _verified(place, lines)
+                if not text.isascii():
+                    _refuse_other_alphabets(segment, run)
+                yield run
                 place = run.end
                 segment.note(place)
                 if len(run.lines) < len(lines):
@@ -107,7 +109,7 @@ def runs(fs: FS, segment: Segment, start: Mark, end: int | None = None, *, last:
             yield Run(place, [whole], Mark(place.seq + 1, place.offset + len(whole) + 1, sum_of(whole)), unended=True)
 
 
-def _verified(segment: Segment, start: Mark, lines: list[bytes]) -> Run:
+def _verified(start: Mark, lines: list[bytes]) -> Run:
     """Keep the good lines up to the first bad one."""
     sums = _sums(start, lines)
     good = lines
@@ -120,9 +122,7 @@ def _verified(segment: Segment, start: Mark, lines: list[bytes]) -> Run:
             chain = sum_of(line)
     else:
         chain = sums[-1]
-    run = Run(start, good, Mark(start.seq + len(good), start.offset + sum(map(len, good)) + len(good), chain))
-    _refuse_other_alphabets(segment, run)
-    return run
+    return Run(start, good, Mark(start.seq + len(good), start.offset + sum(map(len, good)) + len(good), chain))
 
 
 def _sums(start: Mark, lines: list[bytes]) -> list[int] | None:
@@ -142,14 +142,13 @@ def _sums(start: Mark, lines: list[bytes]) -> list[int] | None:
     heads = b'{"seq":%d,"event":{"type":"' * count % tuple(numbers)
     if len(heads) != head * count or b"".join([line[:head] for line in lines]) != heads:
         return None
-    return sums if max(map(len, lines)) < MAX_LINE else None
+    # Only the first line can hold more than was read at once.
+    return sums if len(lines[0]) < MAX_LINE else None
 
 
 def _refuse_other_alphabets(segment: Segment, run: Run) -> None:
     """Refuse lines that are not UTF-8 though their sums are right: no writer of ours makes them."""
     text = b"\n".join(run.lines)
-    if text.isascii():
-        return
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -201,15 +200,6 @@ def _walk_line(fs: FS, handle: Handle, start: int, size: int) -> tuple[int | Non
     return None, nul_sector
 
 
-class _Batch(msgspec.Struct, gc=False):
-    """What a later line must say to prove that an earlier one had been synced."""
-
-    b: int
-
-
-_batch_of = msgspec.json.Decoder(_Batch).decode
-
-
 def _is_proven_synced(fs: FS, handle: Handle, start: int, size: int, seq: int) -> bool:
     """Tell whether any line from `start` on, readable by itself, was written in a batch after record `seq`."""
     rest, offset, skipping = b"", start, False
@@ -230,7 +220,7 @@ def _is_proven_synced(fs: FS, handle: Handle, start: int, size: int, seq: int) -
 
 def _began_after(line: bytes, seq: int) -> bool:
     try:
-        return _batch_of(line).b > seq
+        return decode_batch(line).b > seq
     except (ValueError, RecursionError):
         return False
 

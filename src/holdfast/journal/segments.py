@@ -21,6 +21,9 @@ _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{8})\.jsonl")
 MARK_EVERY = 64 * 1024
 
 
+_noting = Lock()
+
+
 class Mark(NamedTuple):
     """A place in a segment: the number of the record that begins there, and the sum of the one before it."""
 
@@ -44,7 +47,9 @@ class Segment:
     def note(self, mark: Mark) -> None:
         """Remember a verified place, if the last one is far enough behind."""
         if mark.offset - self.marks[-1].offset >= MARK_EVERY:
-            self.marks.append(mark)
+            with _noting:  # readers and the writer meet here; marks must keep rising
+                if mark.offset - self.marks[-1].offset >= MARK_EVERY:
+                    self.marks.append(mark)
 
     def mark_before(self, seq: int) -> Mark:
         """Give the nearest known place at or before record `seq`."""

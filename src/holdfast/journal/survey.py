@@ -17,7 +17,16 @@ from holdfast.journal.fs import FS
 from holdfast.journal.migrations import check_event_version, migrate_event, migrate_snapshot
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.places import Identity
-from holdfast.journal.records import MAX_LINE, decode, first_chain, has_more, is_closing, sum_of, version_of
+from holdfast.journal.records import (
+    MAX_LINE,
+    decode,
+    decode_batch,
+    first_chain,
+    has_more,
+    is_closing,
+    sum_of,
+    version_of,
+)
 from holdfast.journal.scan import BadRecord, Run, is_torn, reading, runs, size_of
 from holdfast.journal.segments import Mark, Segment
 from holdfast.journal.snapshots import BadSnapshot, Header
@@ -68,8 +77,7 @@ class Survey:
         """The journal was closed in order, by a record synced alone, and nothing followed, not even a segment."""
         if self.end.offset == 0 or not is_closing(self.last_line):
             return False
-        closing = decode(self.last_line)
-        return closing.b == closing.seq
+        return decode_batch(self.last_line).b == self.end.seq - 1
 
     @property
     def last_ts(self) -> bytes:
