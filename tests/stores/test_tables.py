@@ -238,6 +238,19 @@ def test_no_more_than_asked_for_are_made_ready():
     assert len(list(tables.ready("", ["default"], None, later(START, 3)))) == 4
 
 
+def test_a_job_made_ready_and_delayed_again_waits_again_and_stands_in_line_once():
+    tables = Tables()
+    job = Job("j", "t", RAW, START, not_before=START)
+    tables.put(Job, "j", job)
+    tables.promote(START, 500)
+    delayed = msgspec.structs.replace(job, not_before=later(START, 60))
+    for _ in range(2):
+        tables.put(Job, "j", delayed)
+        tables.promote(START, 500)
+        assert list(tables.ready("", ["default"], None, START)) == []
+        assert tables.band("", "default", 0) == [delayed]
+
+
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
