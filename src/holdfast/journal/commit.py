@@ -149,10 +149,8 @@ class GroupCommit:
             if self._closing or self._full or self._failure is not None:
                 raise self._refusal()
             # Time never runs backwards in the log, whatever the callers' clocks did.
-            if ts < self._last_ts:
-                ts = self._last_ts
-            else:
-                self._last_ts = ts
+            if ts is not self._last_ts:
+                self._last_ts = ts = max(ts, self._last_ts)
             first = self.appended + 1
             self.appended += count
             before = self._pending_records

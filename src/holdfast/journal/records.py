@@ -129,13 +129,13 @@ def _learn(event: bytes) -> None:
 
 def build(groups: Iterable[Group], first: int, chain: int) -> tuple[bytes, int]:
     """Write a batch whose first record has number `first`; returns its bytes and the sum of its last line."""
-    lines: list[bytes] = []
-    add = lines.append
+    parts: list[bytes] = []
+    add = parts.append
     seq = first
-    known: tuple[bytes, int] | None = None
+    known, known_v = b"", 0
     for events, ts, v in groups:
-        if known != (ts, v):
-            known = (ts, v)
+        if ts is not known or v != known_v:  # most groups of a batch share both
+            known, known_v = ts, v
             version = b"" if v == 1 else b',"v":%d' % v
             last = b',"ts":"%b","b":%d%b' % (ts, first, version)
             inner = b',"ts":"%b","b":%d,"more":true%b' % (ts, first, version)
@@ -143,9 +143,10 @@ def build(groups: Iterable[Group], first: int, chain: int) -> tuple[bytes, int]:
         for event in events:
             body = b'{"seq":%d,"event":%b%b' % (seq, event, last if seq == final else inner)
             chain = crc32(body, chain)
-            add(b'%b,"sum":"%08x"}\n' % (body, chain))
+            add(body)
+            add(b',"sum":"%08x"}\n' % chain)
             seq += 1
-    return b"".join(lines), chain
+    return b"".join(parts), chain
 
 
 def is_good(line: bytes, seq: int, chain: int) -> bool:
