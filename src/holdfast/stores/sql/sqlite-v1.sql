@@ -12,7 +12,7 @@ CREATE TABLE jobs (
   created_at TEXT NOT NULL,
   namespace TEXT NOT NULL,
   queue TEXT NOT NULL,
-  status TEXT NOT NULL CHECK (status IN ('QUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'DEAD', 'CANCELLED')),
+  status TEXT NOT NULL,
   priority INTEGER NOT NULL,
   position INTEGER NOT NULL,
   rank INTEGER NOT NULL,
@@ -69,10 +69,13 @@ CREATE TABLE jobs (
   -- crc32 of the fields, with `lane` as bit 32.
   sum INTEGER NOT NULL,
   queued_at TEXT GENERATED ALWAYS AS (created_at) VIRTUAL,
+  -- Written with OR: a list after IN is built anew for every row.
+  CHECK (status = 'QUEUED' OR status = 'RUNNING' OR status = 'COMPLETED' OR status = 'FAILED' OR status = 'DEAD'
+    OR status = 'CANCELLED'),
   CHECK ((status = 'RUNNING') = (token IS NOT NULL)),
   CHECK ((token IS NULL) = (worker_id IS NULL)),
   CHECK ((token IS NULL) = (lease_expires_at IS NULL)),
-  CHECK ((status IN ('QUEUED', 'RUNNING')) = (finished_at IS NULL))
+  CHECK ((status = 'QUEUED' OR status = 'RUNNING') = (finished_at IS NULL))
 ) STRICT;
 
 CREATE INDEX ix_jobs_ready ON jobs(namespace, queue, rank, position, created_at, job_id)
@@ -85,7 +88,7 @@ CREATE INDEX ix_jobs_active ON jobs(namespace, queue) WHERE status = 'RUNNING';
 CREATE INDEX ix_jobs_limit ON jobs(namespace, limit_key) WHERE status = 'RUNNING' AND limit_key IS NOT NULL;
 CREATE INDEX ix_jobs_ttl ON jobs(expires_at, job_id) WHERE status = 'QUEUED' AND expires_at IS NOT NULL;
 CREATE INDEX ix_jobs_group ON jobs(group_id, sequence_number) WHERE group_id IS NOT NULL;
-CREATE INDEX ix_jobs_schedule ON jobs(schedule_id) WHERE status IN ('QUEUED', 'RUNNING') AND schedule_id IS NOT NULL;
+CREATE INDEX ix_jobs_schedule ON jobs(schedule_id) WHERE (status = 'QUEUED' OR status = 'RUNNING') AND schedule_id IS NOT NULL;
 -- The queue at its end lets jobs be counted without reading them.
 CREATE INDEX ix_jobs_list ON jobs(namespace, status, created_at, job_id, queue);
 -- Two lanes of retention in one index: what failed stays longer, and must not stand in the way of the rest.
@@ -96,7 +99,7 @@ CREATE UNIQUE INDEX ux_jobs_auto_retry ON jobs(retry_of) WHERE retry_kind = 'aut
 CREATE UNIQUE INDEX ux_jobs_fire ON jobs(schedule_id, fire_at, backfill_id)
   WHERE fire_at IS NOT NULL AND retry_of IS NULL;
 
-CREATE TRIGGER jobs_end_is_final BEFORE UPDATE OF status ON jobs
+CREATE TRIGGER jobs_end_is_final AFTER UPDATE OF status ON jobs
   WHEN OLD.finished_at IS NOT NULL AND NEW.status <> OLD.status
 BEGIN
   SELECT RAISE(ABORT, 'an ended job keeps its status');
@@ -115,7 +118,8 @@ CREATE TABLE job_runs (
   template_id TEXT,
   worker_id TEXT,
   token INTEGER,
-  status TEXT CHECK (status IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED', 'LOST')),
+  status TEXT CHECK (status = 'COMPLETED' OR status = 'FAILED' OR status = 'SKIPPED' OR status = 'CANCELLED'
+    OR status = 'LOST'),
   finished_at TEXT,
   exit_code INTEGER,
   error TEXT,
@@ -136,12 +140,12 @@ CREATE INDEX ix_runs_started ON job_runs(namespace, queue, started_at);
 CREATE INDEX ix_runs_key ON job_runs(namespace, queue, limit_key, started_at) WHERE limit_key IS NOT NULL;
 
 CREATE TRIGGER job_runs_end_is_final
-  BEFORE UPDATE OF status, finished_at, exit_code, error, error_kind, details, reason, artifacts ON job_runs
+  AFTER UPDATE OF status, finished_at, exit_code, error, error_kind, details, reason, artifacts ON job_runs
   WHEN OLD.status IS NOT NULL
 BEGIN
   SELECT RAISE(ABORT, 'an ended run never changes');
 END;
-CREATE TRIGGER job_runs_are_fixed BEFORE UPDATE OF run_id, job_id, params_snapshot ON job_runs
+CREATE TRIGGER job_runs_are_fixed AFTER UPDATE OF run_id, job_id, params_snapshot ON job_runs
   WHEN NEW.run_id <> OLD.run_id OR NEW.job_id <> OLD.job_id OR NEW.params_snapshot <> OLD.params_snapshot
 BEGIN
   SELECT RAISE(ABORT, 'a run keeps its id, its job and its parameters');
