@@ -19,6 +19,7 @@ SEARCHES = {
     "held_key": ["PRIMARY KEY (namespace=? AND unique_key=?)"],
     "command": ["PRIMARY KEY (cmd=?)"],
     "highest_job_id": ["sqlite_autoindex_jobs_1"],
+    "ids_from": ["sqlite_autoindex_jobs_1 (job_id>?)"],
     "highest_run_id": ["sqlite_autoindex_job_runs_1"],
     "runs_of_job": ["ix_runs_job (job_id=?)"],
     "successors": ["ix_jobs_retry_of (retry_of=?)"],

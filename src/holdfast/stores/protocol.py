@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from holdfast.model.events import Event
+from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
@@ -92,6 +93,10 @@ class View(State, Protocol):
 
     def jobs(self, query: JobQuery) -> Sequence[Job]:
         """Give the matching jobs, newest first (created_at, then id, descending)."""
+        ...
+
+    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
+        """Give the first `limit` job ids that begin with `prefix`, in order; of every namespace."""
         ...
 
     def counts(self) -> Sequence[QueueCount]:

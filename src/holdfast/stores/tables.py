@@ -7,7 +7,7 @@ before, so that a batch can be undone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import merge
+from heapq import merge, nsmallest
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -348,6 +348,11 @@ class Tables:
             return list(having) if len(having) <= FEW else None
         lanes = [keys for lane in (self._ready, self._held_back) for name, keys in lane.items() if name[0] == namespace]
         return [key[3] for keys in lanes for key in keys] if sum(map(len, lanes)) <= FEW else None
+
+    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
+        """Give the first `limit` job ids that begin with `prefix`, in order."""
+        # Asked by people, a few times an hour: passing all keys is cheaper than an index that every new job pays for.
+        return nsmallest(limit, (job_id for job_id in self.records[Job] if job_id.startswith(prefix)))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""

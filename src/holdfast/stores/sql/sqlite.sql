@@ -181,6 +181,10 @@ WHERE namespace = :namespace AND status = :status AND (created_at, job_id) < (:c
   AND (:queue IS NULL OR queue = :queue) AND (:job_type IS NULL OR job_type = :job_type)
 ORDER BY created_at DESC, job_id DESC LIMIT :limit;
 
+-- name: ids_from
+-- Job ids from a text on, in order; those that begin with it come first.
+SELECT job_id FROM jobs WHERE job_id >= ? ORDER BY job_id LIMIT ?;
+
 -- name: counts
 -- How many jobs each queue has of each status.
 SELECT namespace, queue, status, count(*) FROM jobs GROUP BY namespace, queue, status ORDER BY namespace, queue, status;

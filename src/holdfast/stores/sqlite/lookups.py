@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -202,6 +202,12 @@ class Lookups:
         ]
         newest_first = merge(*walks, key=lambda job: (job.created_at, job.job_id), reverse=True)
         return list(islice(newest_first, query.limit))
+
+    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
+        """Give the first `limit` job ids that begin with `prefix`, in order."""
+        self._settle()
+        ids = (row[0] for row in self._db.execute(SQL["ids_from"], (prefix, limit)))
+        return list(takewhile(lambda job_id: job_id.startswith(prefix), ids))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""

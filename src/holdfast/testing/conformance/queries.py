@@ -58,6 +58,17 @@ class Queries(Topic):
             before = (page[-1].created_at, page[-1].job_id)
         assert found == [f"{number:02}-{letter}" for number in reversed(range(12)) for letter in "ba"]
 
+    def test_job_ids_are_found_by_how_they_begin(self, harness: Harness) -> None:
+        names = ["ab", "abc", "abd", "ac", "a_", "Ab", "ab\U0010ffff", "é1", "é2", "b"]
+        harness.enqueue_many(*(new_job(name, namespace="x" if name == "abd" else "") for name in names))
+        with harness.engine.read() as view:
+            assert list(view.ids_with_prefix("ab", 10)) == ["ab", "abc", "abd", "ab\U0010ffff"]
+            assert list(view.ids_with_prefix("ab", 2)) == ["ab", "abc"]
+            assert list(view.ids_with_prefix("é", 10)) == ["é1", "é2"]
+            assert list(view.ids_with_prefix("a%", 10)) == []
+            assert list(view.ids_with_prefix("", 100)) == sorted(names)
+            assert list(view.ids_with_prefix("zz", 10)) == []
+
     def test_counts_follow_every_change(self, harness: Harness) -> None:
         harness.enqueue_many(new_job("a"), new_job("b"), new_job("c", queue="q"), new_job("d", namespace="x"))
         harness.complete(harness.take())
