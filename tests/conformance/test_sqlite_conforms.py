@@ -7,5 +7,7 @@ from holdfast.testing.conformance import Conformance
 
 
 class TestSqlite(Conformance):
+    points = (*Conformance.points, "sqlite.begun", "sqlite.settled", "sqlite.committing", "sqlite.committed")
+
     def open(self, path: Path) -> SqliteStore:
         return SqliteStore.open(path / "jobs.db")

@@ -7,5 +7,7 @@ from holdfast.testing.conformance import Conformance
 
 
 class TestWal(Conformance):
+    points = (*Conformance.points, "journal.leading", "journal.written", "journal.synced", "wal.appended", "wal.synced")
+
     def open(self, path: Path) -> WalStore:
         return WalStore.open(path / "jobs", clock=self.clock)

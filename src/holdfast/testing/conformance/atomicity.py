@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from holdfast.errors import IdReused, InvalidValue
+from holdfast.errors import IdReused, InvalidValue, StoreError
 from holdfast.model.commands import Enqueue, Fail, Lease
 from holdfast.model.events import LeaseGranted
 from holdfast.model.ids import JobId, RunId, Token
@@ -123,6 +124,27 @@ class Atomicity(Topic):
         again = harness.report(report)
         assert again == Reported(job_status=JobStatus.FAILED, duplicate=True, successor=heir.job_id)
         assert harness.heirs("a") == [heir]
+
+    def test_a_failure_at_any_point_of_a_commit_leaves_all_of_it_or_nothing(self, harness: Harness) -> None:
+        for number, point in enumerate(self.points):
+            job_id = JobId(f"j{number}")
+            reached: list[str] = []
+
+            def fail(reached: list[str] = reached, point: str = point) -> None:
+                reached.append(point)
+                raise Broken
+
+            harness.enqueue(job_id, retry_mode="chain", queue=point)
+            report = Fail(job_id=job_id, token=harness.take(queues=(point,)).token, error="boom")
+            with listening(point, fail), suppress(Broken, StoreError):
+                harness.engine.submit(report)
+            assert reached, f"no commit passes {point}"
+            harness.restart()
+            harness.recover()
+            found = (harness.status(job_id), len(harness.heirs(job_id)))
+            assert found in ((JobStatus.RUNNING, 0), (JobStatus.FAILED, 1)), point
+            assert harness.report(report).duplicate is (found[1] == 1)
+            assert (harness.status(job_id), len(harness.heirs(job_id))) == (JobStatus.FAILED, 1)
 
     def test_events_of_one_command_stand_side_by_side_in_the_feed(self, harness: Harness) -> None:
         harness.enqueue("a", retry_mode="chain")

@@ -269,6 +269,8 @@ class Topic:
 
     #: The time of the check under way, for stores that stamp something on their own.
     clock: ManualClock
+    #: Named points a commit passes. A store adds its own, and is then broken at each of them.
+    points: tuple[str, ...] = ("engine.decided", "engine.committed")
 
     def open(self, path: Path) -> Store:
         """Open the store that lives under `path`, an existing directory; called again, it finds what was left there."""

@@ -9,9 +9,11 @@ from holdfast.model.commands import Cancel, Enqueue, Move, PauseDispatch, PauseQ
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, JobStatus
 from holdfast.model.records import TABLES
+from holdfast.rules.fold import Stamp
 from holdfast.rules.state import Lane
+from holdfast.stores.batch import BatchTables
 from holdfast.testing.conformance.commands import SAMPLES, A
-from holdfast.testing.conformance.harness import Harness, Topic, new_job, tables_of
+from holdfast.testing.conformance.harness import Harness, Topic, new_job, tables_of, told
 
 
 def _story(harness: Harness) -> None:
@@ -94,6 +96,15 @@ class Reopening(Topic):
         again = harness.ask(command)
         assert type(again) is type(first)
         assert harness.dump() == before, "sent again after a restart it must add nothing"
+
+    def test_the_feed_folds_to_what_the_store_shows(self, harness: Harness) -> None:
+        _story(harness)
+        tables = BatchTables()
+        for entry in told(harness.store):
+            assert entry.event is not None
+            tables.replay(entry.event, Stamp(entry.seq, entry.ts))
+        with harness.engine.read() as view:
+            assert tables_of(tables) == tables_of(view)
 
     def test_a_lease_survives_reopening_and_can_be_reported(self, harness: Harness) -> None:
         harness.enqueue("a")
