@@ -9,17 +9,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.jobs import Job
+    from holdfast.app.tasks import Task
     from holdfast.engine.engine import Engine
     from holdfast.errors import HoldfastError
+    from holdfast.model.jobs import Backoff
     from holdfast.stores.opening import open_store
+    from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
 
 __version__ = "0.1.0"
 
-__all__ = ["Engine", "HoldfastError", "open_store"]
+__all__ = [
+    "Backoff",
+    "Cancel",
+    "Engine",
+    "Fatal",
+    "Holdfast",
+    "HoldfastError",
+    "Job",
+    "Retry",
+    "Snooze",
+    "Task",
+    "open_store",
+]
 
 _HOMES = {
+    "Backoff": "holdfast.model.jobs",
+    "Cancel": "holdfast.workers.signals",
     "Engine": "holdfast.engine.engine",
+    "Fatal": "holdfast.workers.signals",
+    "Holdfast": "holdfast.app.holdfast",
     "HoldfastError": "holdfast.errors",
+    "Job": "holdfast.app.jobs",
+    "Retry": "holdfast.workers.signals",
+    "Snooze": "holdfast.workers.signals",
+    "Task": "holdfast.app.tasks",
     "open_store": "holdfast.stores.opening",
 }
 

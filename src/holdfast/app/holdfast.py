@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from holdfast.app.codec import SignatureCodec
@@ -25,13 +27,15 @@ from holdfast.model.ids import is_name
 from holdfast.model.jobs import JobStatus
 from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import JobQuery
+from holdfast.workers import context
 from holdfast.workers.context import Context, current
-from holdfast.workers.tasks import Registry, TaskSpec
+from holdfast.workers.tasks import MAIN_AGAIN, Origin, Registry, TaskSpec
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from holdfast.workers.tasks import Isolation
+    from holdfast.workers.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,6 +67,8 @@ class Holdfast:
         self.tasks = Registry()
         self._clock = clock
         self._codecs: dict[str, SignatureCodec] = {}
+        #: Queues that tasks name.
+        self._queues: set[str] = set()
         self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._pid = 0
@@ -99,7 +105,8 @@ class Holdfast:
         """Register a function as a task. Its name is by default `module.function`."""
 
         def register(found: Callable[..., Any]) -> Task[..., Any]:
-            title = name or f"{found.__module__}.{found.__qualname__}".replace("<locals>.", "")
+            home, origin = _origin(found)
+            title = name or f"{home}.{found.__qualname__}".replace("<locals>.", "")
             if not is_name(title):
                 raise InvalidValue(f"{title!r} cannot name a task.", hint="Give it a name=.", field="name")
             chosen = Chosen().plus(Options(**options))  # type: ignore[typeddict-item]  # names are checked by plus
@@ -113,9 +120,11 @@ class Holdfast:
                     isolation=where,
                     no_retry=no_retry,
                     memory_limit=memory_limit,
+                    origin=origin,
                 )
             )
             self._codecs[title] = codec
+            self._queues.add(chosen.fields.get("queue", "default"))
             return Task(self, title, found, codec, chosen)
 
         return register if function is None else register(function)
@@ -159,6 +168,49 @@ class Holdfast:
         """Close."""
         self.close()
 
+    # --- working ------------------------------------------------------------------------------------------------------
+
+    def worker(
+        self, queues: Sequence[str] | None = None, concurrency: int | None = None, *, until_idle: bool = False
+    ) -> Worker:
+        """Make a worker on this application's store, to be started, drained and joined by the caller.
+
+        Raises InvalidValue for a queue that is no name, or a concurrency below 1.
+        """
+        from holdfast.workers.worker import Worker  # noqa: PLC0415 - programs that only enqueue do not pay for it
+
+        if context.is_child:
+            raise InvalidOperation(
+                "a child process of a worker cannot be a worker.",
+                hint='Put hf.work() behind `if __name__ == "__main__":`, as the file is imported again for processes.',
+            )
+        names = sorted({"default", *self._queues}) if queues is None else list(queues)
+        for name in names:
+            if not is_name(name):
+                raise InvalidValue(f"queues: {name!r} is not a name.", field="queues")
+        size = min(32, 4 * (os.cpu_count() or 1)) if concurrency is None else concurrency
+        if not names or size < 1:
+            raise InvalidValue("a worker needs at least one queue and a concurrency of at least 1.")
+        return Worker(
+            self.engine,
+            self.tasks,
+            tuple(names),
+            concurrency=size,
+            namespace=self.namespace,
+            retention=self.retention,
+            until_idle=until_idle,
+        )
+
+    def work(
+        self, queues: Sequence[str] | None = None, concurrency: int | None = None, *, until_idle: bool = False
+    ) -> None:
+        """Run jobs in this process until SIGTERM or SIGINT; with `until_idle` until nothing runs and nothing is due.
+
+        Takes jobs of the given queues, by default of those that its tasks name. A first signal lets handlers end for
+        up to 30 s, a second one releases them at once.
+        """
+        self.worker(queues, concurrency, until_idle=until_idle).run()
+
     # --- jobs and queues ----------------------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> Job[Any]:
@@ -197,6 +249,18 @@ class Holdfast:
             return current.get()
         except LookupError:
             raise InvalidOperation("hf.current is known only inside a handler that a worker runs.") from None
+
+
+def _origin(function: Callable[..., Any]) -> tuple[str, Origin | None]:
+    """Name the module that defines a function, and say how a child process can import it, if it can."""
+    home = function.__module__
+    if home not in ("__main__", MAIN_AGAIN):
+        return home, ("import", home)
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:  # python -m
+        return "__main__", ("module", main.__spec__.name)
+    file = getattr(main, "__file__", None)
+    return "__main__", None if file is None else ("file", str(Path(file).absolute()))
 
 
 class Queue:

@@ -11,6 +11,7 @@ from holdfast.app.jobs import Job
 from holdfast.app.options import Chosen, Options
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.outcomes import Enqueued
+from holdfast.workers.tasks import TaskSpec
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -47,6 +48,13 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         """Show the name."""
         return f"<Task {self.name}>"
+
+    @property
+    def spec(self) -> TaskSpec:
+        """What a worker knows of it."""
+        spec = self._app.tasks.get(self.name)
+        assert spec is not None
+        return spec
 
     def options(self, **options: Unpack[Options]) -> Task[P, R]:
         """Give the same task with other options for the calls that follow.

@@ -86,5 +86,7 @@ class Context:
         self._cancelled.set()
 
 
+#: Whether this process is the child of a worker, and so must not become a worker itself.
+is_child = False
 #: The execution the present code belongs to.
 current: ContextVar[Context] = ContextVar("holdfast.current")

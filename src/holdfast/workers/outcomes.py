@@ -17,14 +17,14 @@ ErrorKind = Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_
 Report = Complete | Fail | SnoozeJob | GiveUp | Release
 
 
-class Returned(msgspec.Struct, frozen=True):
+class Returned(msgspec.Struct, frozen=True, tag=True):
     """The handler returned; its result is JSON."""
 
     result: msgspec.Raw = NULL
     exit_code: int | None = None
 
 
-class Raised(msgspec.Struct, frozen=True):
+class Raised(msgspec.Struct, frozen=True, tag=True):
     """The handler failed."""
 
     error: str
@@ -34,19 +34,19 @@ class Raised(msgspec.Struct, frozen=True):
     exit_code: int | None = None
 
 
-class Snoozed(msgspec.Struct, frozen=True):
+class Snoozed(msgspec.Struct, frozen=True, tag=True):
     """The handler asked to be called later."""
 
     delay_s: float
 
 
-class GaveUp(msgspec.Struct, frozen=True):
+class GaveUp(msgspec.Struct, frozen=True, tag=True):
     """The handler cancelled its own job, or stopped because it was asked to."""
 
     reason: str = ""
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, tag=True):
     """The worker stops before the handler has ended; the job may run elsewhere."""
 
     #: Whether the handler had started.

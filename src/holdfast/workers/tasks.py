@@ -11,6 +11,10 @@ import msgspec
 from holdfast.errors import InvalidValue
 
 Isolation = Literal["loop", "thread", "process"]
+#: How a child process finds the application: import a module, or run again the module or file that is `__main__`.
+Origin = tuple[Literal["import", "module", "file"], str]
+#: What `__main__` is called when it is run again, as multiprocessing calls it.
+MAIN_AGAIN = "__mp_main__"
 
 
 class Codec(Protocol):
@@ -38,8 +42,8 @@ class TaskSpec:
     no_retry: tuple[type[BaseException], ...] = ()
     #: Bytes of memory a process of its own may use.
     memory_limit: int | None = None
-    #: Where a child process finds the application: module (or file of `__main__`) and the name of its Holdfast object.
-    origin: tuple[str, str] | None = None
+    #: Where a child process finds it.
+    origin: Origin | None = None
 
 
 class Registry:

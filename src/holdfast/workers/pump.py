@@ -1,0 +1,367 @@
+"""The pump: the one thread of a worker that talks to the store.
+
+A cycle collects what has ended, renews leases that are a third old, asks for as much new work as there is room for, and
+sends all of it in one commit. Then it sleeps until a handler ends, the watcher stirs, or a time comes: a heartbeat, a
+timeout, a delayed job, a lapsed lease. While nothing happens it neither reads nor writes.
+
+Runs no handler itself, and knows nothing of how one is run.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import tick
+from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, StoreBusy, StoreFull, UnknownLease
+from holdfast.model.commands import Command, Extend, Lease, Retention
+from holdfast.model.jobs import Job
+from holdfast.model.outcomes import Extended, Leased, Refusal
+from holdfast.model.outcomes import Outcome as Reply
+from holdfast.model.times import Timestamp, seconds_between
+from holdfast.points import reach
+from holdfast.rules.state import Lane
+from holdfast.workers.assignments import Assignment, Stop
+from holdfast.workers.outcomes import ErrorKind, Outcome, Raised, Released, Returned, command_of
+from holdfast.workers.slots import Ended, Slots
+from holdfast.workers.tasks import Registry
+from holdfast.workers.watcher import Watcher
+
+log = logging.getLogger("holdfast.worker")
+
+#: Leases one command may ask for.
+MOST = 100
+#: Handlers shorter than this (seconds, on average) are worth leasing ahead of free slots.
+SHORT_S = 0.05
+#: What waits for a slot longer than this is given back, for others to run. Seconds.
+PATIENCE_S = 0.5
+#: Seconds between two looks at whether running jobs were cancelled, and between two ticks.
+LOOK_S = 1.0
+#: Seconds between two rounds of retention.
+SWEEP_S = 60.0
+#: Seconds between two tries on a store that is busy or full.
+RETRY_S = 1.0
+#: Seconds that handlers have to end once they were asked to, at shutdown.
+FAREWELL_S = 5.0
+_NEVER = float("inf")
+#: Refusals of a report that no other report would fare better with.
+_GONE = {LeaseLost.code, UnknownLease.code, AlreadyReported.code, JobNotFound.code}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which work a worker takes."""
+
+    worker_id: str
+    namespace: str
+    queues: tuple[str, ...]
+    tasks: Registry
+
+
+class Pump:
+    """Moves work between one store and the slots of one worker."""
+
+    def __init__(
+        self, engine: Engine, slots: Slots, scope: Scope, retention: Retention, *, until_idle: bool = False
+    ) -> None:
+        self._engine = engine
+        self._slots = slots
+        self._scope = scope
+        self._retention = retention
+        self._until_idle = until_idle
+        self._watcher = Watcher(engine.store, self._stir)
+        #: Outcomes whose report is not durable yet.
+        self._outbox: list[Ended] = []
+        #: A lease is worth a try.
+        self._hope = True
+        #: The store was seen as of event `_seq`, and nothing is known to have happened since.
+        self._looked = False
+        self._seq = 0
+        #: A lease found nothing although something was ready (a pause, say); not tried again until an event comes.
+        self._fruitless = -1
+        #: Monotonic times: when delayed jobs are due, when to tick, when to look at what runs.
+        self._delayed_at = _NEVER
+        self._tick_at = 0.0
+        self._sweep_at = 0.0
+        self._look_at = 0.0
+        self._mean_s = 1.0
+        #: Seconds of grace once someone asked for shutdown; None before.
+        self._grace_s: float | None = None
+        self._hurry = False
+        self._stop_at = self._release_at = _NEVER
+        #: Leases that were lost while their handlers ran.
+        self.lost = 0
+        #: Reports that are durable.
+        self.reported = 0
+
+    # --- wishes, from any thread --------------------------------------------------------------------------------------
+
+    def drain(self, grace_s: float) -> None:
+        """Lease no more, give handlers `grace_s` seconds to end, then ask them to stop and release the rest."""
+        if self._grace_s is None:
+            self._grace_s = grace_s
+        self._slots.poke()
+
+    def hurry(self) -> None:
+        """Wait for nothing any more."""
+        self._hurry = True
+        self.drain(0)
+
+    def _stir(self) -> None:
+        self._looked = False
+        self._slots.poke()
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until drained, or with `until_idle` until there is nothing to do. Raises what the store raised."""
+        self._watcher.start()
+        try:
+            while not self._is_over():
+                try:
+                    if not self.cycle():
+                        self._rest()
+                except (StoreBusy, StoreFull) as problem:
+                    # Certainly nothing was written, so the same may be sent again. Leases go on by their own time.
+                    if self._hurry:
+                        raise
+                    log.warning("store.refused", extra={"problem": problem.message})
+                    self._slots.wait(RETRY_S)
+        finally:
+            self._watcher.close()
+
+    def cycle(self) -> bool:
+        """Send what there is to send; tell whether there was anything."""
+        now = self._now()
+        self._collect(now)
+        self._enforce(now)
+        self._shut_down(now)
+        renewals = [held for held in self._slots.held() if held.renew_at <= now and held.stop is not Stop.LOST]
+        room = self._room() if self._hope else 0
+        if not (self._outbox or renewals or room):
+            return self._maintain(now)
+        self._send(now, renewals, room)
+        self._maintain(now)
+        return True
+
+    def _is_over(self) -> bool:
+        return self._stop_at < _NEVER and not self._outbox and self._slots.is_quiet()
+
+    def _now(self) -> float:
+        return self._engine.look().monotonic
+
+    def _room(self) -> int:
+        if self._grace_s is not None:
+            return 0
+        ahead = self._slots.size if self._mean_s < SHORT_S else 0
+        return min(MOST, self._slots.room(ahead))
+
+    # --- what has ended -----------------------------------------------------------------------------------------------
+
+    def _collect(self, now: float) -> None:
+        ended = self._slots.collect()
+        self._outbox.extend(ended)
+        for assignment, _ in ended:
+            if assignment.started_at is not None:
+                # A mean that forgets: a slow handler ends the leasing ahead at once, fast ones bring it back.
+                self._mean_s += (now - assignment.started_at - self._mean_s) / 8
+
+    def _enforce(self, now: float) -> None:
+        """Stop what has run too long or lost its lease; give back what has waited too long."""
+        for held in self._slots.held():
+            times_out_at = held.times_out_at
+            if times_out_at is not None and times_out_at <= now:
+                self._stop(held, Stop.TIMEOUT)
+            elif held.lost_at <= now:
+                # Whatever it still ends in is reported: the authority decides.
+                self._stop(held, Stop.LOST)
+        since = self._slots.waiting_since()
+        if since is not None and now - since >= PATIENCE_S:
+            self._mean_s = 1.0
+            self._release_waiting()
+
+    def _stop(self, held: Assignment, why: Stop) -> None:
+        if not held.ask_to_stop(why):
+            return
+        log.info("run.stopping", extra={"job": held.grant.job.job_id, "run": held.grant.run_id, "why": str(why)})
+        if held.started_at is None and self._slots.forget(held):
+            self._outbox.append((held, held.stopped()))
+        else:
+            self._slots.stop(held)
+
+    def _release_waiting(self) -> None:
+        self._outbox.extend((waiting, Released(begun=False)) for waiting in self._slots.withdraw())
+
+    def _shut_down(self, now: float) -> None:
+        """Go one step on the way out, if someone asked for it."""
+        if self._grace_s is None:
+            return
+        if self._stop_at == _NEVER:
+            self._stop_at = now + self._grace_s
+            self._release_waiting()
+        if self._hurry:
+            self._stop_at = self._release_at = now
+        if self._stop_at <= now:
+            for held in self._slots.held():
+                self._stop(held, Stop.SHUTDOWN)
+            self._release_at = min(self._release_at, now + FAREWELL_S)
+        if self._release_at <= now:
+            # Handlers that ended meanwhile are not held any more; their outcomes are in the outbox or come with it.
+            self._outbox.extend((held, Released(begun=True)) for held in self._slots.held() if self._slots.forget(held))
+            self._collect(now)
+
+    # --- one commit ---------------------------------------------------------------------------------------------------
+
+    def _send(self, now: float, renewals: list[Assignment], room: int) -> None:
+        reports = self._outbox[:MOST]
+        commands: list[Command] = [command_of(held.grant, outcome) for held, outcome in reports]
+        commands += [Extend(job_id=held.grant.job.job_id, token=held.grant.token) for held in renewals]
+        if room:
+            commands.append(self._lease(room))
+        reach("pump.sending")
+        replies = self._engine.submit_many(commands)
+        self._outbox = self._outbox[len(reports) :]
+        self._looked = False
+        for (held, outcome), reply in zip(reports, replies, strict=False):
+            self._reported(held, outcome, reply)
+        for held, reply in zip(renewals, replies[len(reports) :], strict=False):
+            self._renewed(held, reply, now)
+        if room:
+            self._leased(replies[-1], room, now)
+        reach("pump.sent")
+
+    def _lease(self, room: int) -> Lease:
+        return Lease(
+            worker_id=self._scope.worker_id,
+            namespace=self._scope.namespace,
+            queues=self._scope.queues,
+            job_types=self._scope.tasks.names(),
+            n=room,
+            session_id=self._engine.session_id,
+        )
+
+    def _reported(self, held: Assignment, outcome: Outcome, reply: Reply) -> None:
+        if not isinstance(reply, Refusal):
+            self.reported += 1
+        elif reply.code in _GONE:
+            self._lose(held, reply)
+        elif isinstance(outcome, Released):
+            raise reply.error()  # a release has nothing that could be wrong
+        elif isinstance(outcome, Raised) and outcome.retry_after_s is None:
+            self._outbox.append((held, Released(begun=True)))
+        else:
+            # What the handler gave cannot be kept: a result too large, a delay that is none.
+            kind: ErrorKind = "bad_result" if isinstance(outcome, Returned) else "exception"
+            self._outbox.append((held, Raised(reply.message, kind)))
+
+    def _renewed(self, held: Assignment, reply: Reply, now: float) -> None:
+        if isinstance(reply, Extended):
+            held.renewed(now, reply.lease_s)
+            if reply.cancel:
+                self._stop(held, Stop.CANCEL)
+        else:
+            assert isinstance(reply, Refusal)
+            self._lose(held, reply)
+
+    def _lose(self, held: Assignment, reply: Refusal) -> None:
+        """Take it from the authority that it is over: stop the handler, discard what it gives."""
+        self.lost += 1
+        grant = held.grant
+        log.warning("lease.lost", extra={"job": grant.job.job_id, "run": grant.run_id, "code": reply.code})
+        self._slots.forget(held)
+        self._stop(held, Stop.LOST)
+
+    def _leased(self, reply: Reply, room: int, now: float) -> None:
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        assert isinstance(reply, Leased)
+        granted: list[Assignment] = []
+        for grant in reply.grants:
+            spec = self._scope.tasks.get(grant.job.job_type)
+            assert spec is not None
+            granted.append(Assignment(grant, spec, now))
+        self._slots.add(granted)
+        self._hope = len(granted) == room
+        if not granted:
+            self._fruitless = self._seq
+
+    # --- looking and resting ------------------------------------------------------------------------------------------
+
+    def _maintain(self, now: float) -> bool:
+        """Run the tick if something has lapsed, at most once a second, and retention once a minute."""
+        if now < min(self._tick_at, self._sweep_at):
+            return False
+        tick(self._engine, self._retention)
+        self._tick_at, self._sweep_at = _NEVER, now + SWEEP_S
+        self._looked = False
+        return True
+
+    def _rest(self) -> None:
+        """Sleep until there is something to do."""
+        now = self._now()
+        room = self._room()
+        if not self._looked and (room or now >= self._look_at):
+            self.look()
+            if self._hope and room:
+                return
+        if self._until_idle and self._looked and self._slots.is_quiet() and self._delayed_at > now:
+            self.drain(0)
+            return
+        wake_at = self._wake_at(room)
+        if self._looked:
+            self._watcher.arm(self._seq)
+        self._slots.wait(None if wake_at == _NEVER else max(0.0, wake_at - self._now()))
+        self._watcher.disarm()
+        if room and self._delayed_at <= self._now():
+            self._hope, self._delayed_at = True, _NEVER
+
+    def look(self) -> None:
+        """See what there is: work, its times, and whether what runs here may go on."""
+        now, room = self._now(), self._room()
+        self._looked = True
+        scope = self._scope
+        with self._engine.read() as view:
+            at = self._engine.look().now
+            self._seq = view.seq
+            ready = room and any(True for _ in view.ready(scope.namespace, scope.queues, scope.tasks.names(), at))
+            delayed = view.next_due(Lane.DELAYED)
+            lapsing = [view.next_due(lane) for lane in (Lane.LEASE, Lane.TTL)]
+            if now >= self._look_at:
+                self._look_at = now + LOOK_S
+                held = [(one, view.get(Job, one.grant.job.job_id)) for one in self._slots.held()]
+            else:
+                held = []
+        # Without room nothing was looked for; a lease is worth a try once there is.
+        self._hope = not room or (bool(ready) and self._seq != self._fruitless)
+        self._delayed_at = _in_monotonic(delayed, at, now)
+        first = min((when for when in lapsing if when is not None), default=None)
+        self._tick_at = max(_in_monotonic(first, at, now), now + LOOK_S if first is not None and first <= at else now)
+        for one, job in held:
+            if job is None or job.token != one.grant.token:
+                one.renew_at = now  # the authority tells what became of it
+            elif job.cancel_requested_at is not None:
+                self._stop(one, Stop.CANCEL)
+
+    def _wake_at(self, room: int) -> float:
+        """Give the next time at which something must be done."""
+        times = [self._tick_at, self._sweep_at, self._release_at]
+        if self._release_at == _NEVER:
+            times.append(self._stop_at)
+        if room:
+            times.append(self._delayed_at)
+        if not self._looked:
+            times.append(self._look_at)
+        for held in self._slots.held():
+            times.append(held.renew_at if held.stop is not Stop.LOST else _NEVER)
+            if held.stop is None:
+                times.append(held.lost_at)
+                times.append(held.times_out_at or _NEVER)
+        since = self._slots.waiting_since()
+        if since is not None:
+            times.append(since + PATIENCE_S)
+        return min(times)
+
+
+def _in_monotonic(when: Timestamp | None, at: Timestamp, now: float) -> float:
+    return _NEVER if when is None else now + seconds_between(at, when)

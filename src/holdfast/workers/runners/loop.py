@@ -1,0 +1,101 @@
+"""Handlers on one event loop, in a thread of its own. They end by cancellation, at their next await."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from holdfast.model.ids import Token
+from holdfast.workers.assignments import Assignment, Stop
+from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
+from holdfast.workers.runners import Desk
+from holdfast.workers.runners.calling import own_context, packed, unpacked
+
+
+class LoopRunner:
+    """Runs coroutine functions. Its thread starts with the first of them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        #: Used by the loop's thread alone.
+        self._tasks: dict[Token, asyncio.Task[None]] = {}
+
+    def start(self, assignment: Assignment) -> None:
+        """Begin a task of the loop."""
+        self._running_loop().call_soon_threadsafe(self._begin, assignment)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._serve, args=(self._loop,), name="holdfast-loop", daemon=True).start()
+            return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def _begin(self, assignment: Assignment) -> None:
+        token = assignment.grant.token
+        task = asyncio.get_running_loop().create_task(self._run(assignment), context=own_context(assignment.context))
+        self._tasks[token] = task
+        task.add_done_callback(lambda _: self._tasks.pop(token))
+        if assignment.stop is not None:
+            task.cancel()
+
+    async def _run(self, assignment: Assignment) -> None:
+        try:
+            outcome = await _outcome(assignment)
+        except asyncio.CancelledError:
+            outcome = assignment.stopped()
+        if assignment.stop is Stop.TIMEOUT and isinstance(outcome, Returned):
+            outcome = assignment.stopped()  # too late, whatever it returned while being cancelled
+        self._desk.end(assignment, outcome)
+
+    def stop(self, assignment: Assignment) -> None:
+        """Cancel its task."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._cancel, assignment.grant.token)
+
+    def _cancel(self, token: Token) -> None:
+        task = self._tasks.get(token)
+        if task is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Cancel everything and end the loop once that is done."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._finish(loop), loop)
+
+    async def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        loop.call_soon(loop.stop)
+
+
+async def _outcome(assignment: Assignment) -> Outcome:
+    spec = assignment.spec
+    arguments = unpacked(spec, assignment.grant.job.params)
+    if isinstance(arguments, Raised):
+        return arguments
+    args, kwargs = arguments
+    try:
+        value = await spec.run(*args, **kwargs)
+    except asyncio.CancelledError:
+        if assignment.stop is not None:
+            raise
+        # Cancelled by itself, or by something it awaited: nobody asked for it.
+        return Raised("the handler was cancelled from within (asyncio.CancelledError)")
+    except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
+        return outcome_of(error, spec.no_retry)
+    return packed(spec, value)

@@ -1,0 +1,130 @@
+"""A worker: its pump, its slots and its runners, from start to a clean end.
+
+Shutdown, in order: lease no more and give back what has not begun; let handlers end within the grace; ask the rest to
+stop; release what is left, so that others take over without waiting for a lease to lapse. A second signal skips the
+waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
+
+from holdfast.engine.engine import Engine
+from holdfast.model.commands import Retention
+from holdfast.workers.assignments import Stop
+from holdfast.workers.pump import Pump, Scope
+from holdfast.workers.runners import Desk, Runner
+from holdfast.workers.runners.loop import LoopRunner
+from holdfast.workers.runners.processes import ProcessRunner
+from holdfast.workers.runners.threads import ThreadRunner
+from holdfast.workers.slots import Slots
+from holdfast.workers.tasks import Isolation, Registry
+
+#: Seconds that handlers have to end by themselves when the worker is asked to stop.
+GRACE_S = 30.0
+#: Seconds between asking a process to end and killing it.
+KILL_AFTER_S = 10.0
+
+
+class Worker:
+    """Runs jobs of one store in this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tasks: Registry,
+        queues: tuple[str, ...],
+        *,
+        concurrency: int,
+        namespace: str = "",
+        retention: Retention | None = None,
+        until_idle: bool = False,
+        kill_after_s: float = KILL_AFTER_S,
+    ) -> None:
+        """Make ready; nothing runs before `start`."""
+        #: Names this worker in leases and runs.
+        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+        def runners(desk: Desk) -> Mapping[Isolation, Runner]:
+            return {
+                "thread": ThreadRunner(concurrency, desk),
+                "loop": LoopRunner(desk),
+                "process": ProcessRunner(concurrency, desk, kill_after_s),
+            }
+
+        self.slots = Slots(concurrency, lambda: engine.look().monotonic, runners)
+        scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
+        self.pump = Pump(engine, self.slots, scope, retention or Retention(), until_idle=until_idle)
+        self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)
+        #: Wakes whoever waits in `run`. Its put may be called by a signal handler; a lock's acquire may not.
+        self._news: SimpleQueue[str] = SimpleQueue()
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to work, in threads of its own."""
+        self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            self.pump.run()
+        except BaseException as error:  # noqa: BLE001 - raised again by join, in the thread that waits
+            self._error = error
+            for held in self.slots.held():
+                held.ask_to_stop(Stop.LOST)
+                self.slots.stop(held)
+        finally:
+            self.slots.close()
+            self._news.put("ended")
+
+    def drain(self, grace_s: float = GRACE_S) -> None:
+        """Ask for a clean end; returns at once."""
+        self.pump.drain(grace_s)
+
+    def stop(self) -> None:
+        """End now: release everything, wait for no handler."""
+        self.pump.hurry()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; tell whether it came. Raises what the pump ended with."""
+        self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+    def run(self, grace_s: float = GRACE_S) -> None:
+        """Work until the end, or until SIGTERM or SIGINT if this is the main thread."""
+        with self._signals():
+            self.start()
+            asked = 0
+            while self._news.get() != "ended":
+                asked += 1
+                if asked == 1:
+                    self.drain(grace_s)
+                else:
+                    self.stop()
+        self.join()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Hear signals inside the block. Only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def heard(number: int, _frame: FrameType | None) -> None:
+            self._news.put(signal.Signals(number).name)
+
+        before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
