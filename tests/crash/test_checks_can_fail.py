@@ -97,7 +97,7 @@ def test_an_acknowledgement_before_the_sync_is_found_by_the_power_cuts(monkeypat
 
 
 def test_a_checksum_that_is_not_compared_is_found(monkeypatch):
-    def believing(segment, start, lines):
+    def believing(start, lines):
         end = Mark(start.seq + len(lines), start.offset + sum(map(len, lines)) + len(lines), 0)
         return scan.Run(start, lines, end)
 

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, JournalDamaged, LogMissing, SnapshotD
 from holdfast.journal import repair
 from holdfast.testing import ManualClock, SimFS
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 #: What a byte is combined with: each single bit in the long form.
 FLIPS = [1 << bit for bit in range(8)] if SOAK else [0x01, 0x20, 0x80]
 

@@ -16,7 +16,7 @@ from holdfast.journal import repair, snapshots
 from holdfast.journal.snapshots import BadSnapshot
 from holdfast.journal.zstd import compressor
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 fuzzed = settings(
     max_examples=20_000 if SOAK else 250,
     deadline=None,

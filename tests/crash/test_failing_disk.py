@@ -17,7 +17,7 @@ from witness import State, Witness, opened, recovered
 from holdfast.errors import StoreError, StoreFailed, StoreFull
 from holdfast.testing import SimFS
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 
 FAULTS = [
     ("write", errno.EIO, 1),

@@ -12,7 +12,7 @@ from holdfast.errors import JournalDamaged
 from holdfast.testing import SimCrash, SimFS
 from holdfast.testing.simfs import CHANGES
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 SEEDS = range(100, 400 if SOAK else 106)
 ALL_CUTS = CUTS + [("blocks", "mixed", seed) for seed in SEEDS]
 
@@ -40,9 +40,11 @@ def test_a_power_cut_before_any_call_loses_nothing_acknowledged(moments):
 
 def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged():
     faults = 0
-    changes = sum(call.kind in CHANGES for call in rehearse(life))
+    changes = [call.kind for call in rehearse(life) if call.kind in CHANGES]
     for when in ("before", "during", "after"):
-        for k in range(1, changes + 1):
+        for k, kind in enumerate(changes, 1):
+            if when == "during" and kind != "write":
+                continue  # only a write can be done by half
             fs = SimFS()
             fs.crash(k, when=when)
             witness = run(life, fs)
@@ -52,7 +54,7 @@ def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged():
             witness.examine(fs.image().power_loss("blocks", k))
             witness.examine(fs.reboot(), fallback=True)
             faults += 2
-    print(f"\n{faults} deaths at {changes} changing calls")
+    print(f"\n{faults} deaths at {len(changes)} changing calls")
     assert faults >= 600
 
 
