@@ -1,0 +1,110 @@
+"""Damage is named, never dropped or skipped: `wal:` refuses to open, in `sqlite:` rows `store check` finds it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.errors import StoreDamaged
+from holdfast.model.commands import Complete, Enqueue, Lease
+from holdfast.model.jobs import Job
+from holdfast.stores.opening import open_store
+from holdfast.testing import ManualClock
+from holdfast.testing.conformance.harness import new_job, tables_of
+
+
+def fill(url: str) -> None:
+    """Keep a few jobs, one of them done."""
+    engine = Engine(open_store(url, clock=ManualClock()), clock=ManualClock())
+    for name in "abcde":
+        engine.ask(Enqueue(jobs=(new_job(name, params={"text": "hold fast"}),)))
+    (grant,) = engine.ask(Lease(worker_id="w")).grants
+    engine.ask(Complete(job_id=grant.job.job_id, token=grant.token))
+    engine.close()
+
+
+def shown(url: str):
+    store = open_store(url, clock=ManualClock())
+    try:
+        with store.read() as view:
+            return tables_of(view)
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def log(tmp_path):
+    fill(f"wal:{tmp_path / 'jobs'}")
+    (segment,) = (tmp_path / "jobs" / "log").glob("*.jsonl")
+    return segment
+
+
+def test_a_flipped_bit_in_an_acknowledged_record_is_refused_and_named(tmp_path, log):
+    url, good = f"wal:{tmp_path / 'jobs'}", log.read_bytes()
+    # Every byte of the third line, in the middle of what was acknowledged.
+    start = good.index(b"\n", good.index(b"\n") + 1) + 1
+    for at in range(start, good.index(b"\n", start) + 1):
+        flipped = bytearray(good)
+        flipped[at] ^= 0x01
+        log.write_bytes(flipped)
+        with pytest.raises(StoreDamaged) as refusal:
+            open_store(url, clock=ManualClock())
+        assert refusal.value.facts["line"] in (3, 4)
+        assert str(refusal.value.facts["file"]).endswith(log.name)
+        assert start <= refusal.value.facts["offset"] <= at + 1
+        assert "repair" in refusal.value.hint
+        assert log.read_bytes() == bytes(flipped), "refusing must change no byte"
+    log.write_bytes(good)
+    assert [job.job_id for job in shown(url)["jobs"]] == ["a", "b", "c", "d", "e"]
+
+
+def test_a_lost_log_is_no_empty_store(tmp_path, log):
+    log.unlink()
+    with pytest.raises(StoreDamaged):
+        open_store(f"wal:{tmp_path / 'jobs'}", clock=ManualClock())
+
+
+def test_a_changed_row_is_found(tmp_path):
+    path = tmp_path / "jobs.db"
+    fill(f"sqlite:{path}")
+    whole = path.read_bytes()
+    assert whole.count(b'{"text":"hold fast"}') >= 5
+    path.write_bytes(whole.replace(b'{"text":"hold fast"}', b'{"text":"hold last"}', 1))
+    store = open_store(f"sqlite:{path}")
+    findings = store.check()
+    assert findings
+    assert all(finding.message for finding in findings)
+    store.close()
+
+
+def test_a_removed_row_is_found(tmp_path):
+    path = tmp_path / "jobs.db"
+    fill(f"sqlite:{path}")
+    with sqlite3.connect(path) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        raw.execute("DELETE FROM events WHERE seq = 3")
+    raw.close()
+    store = open_store(f"sqlite:{path}")
+    assert store.check()
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database, but somebody's file\n" * 100])
+def test_what_is_no_database_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "jobs.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreDamaged):
+        open_store(f"sqlite:{path}")
+    assert path.read_bytes() == content
+
+
+def test_what_is_whole_is_not_complained_about(tmp_path):
+    for url in (f"wal:{tmp_path / 'jobs'}", f"sqlite:{tmp_path / 'jobs.db'}"):
+        fill(url)
+        store = open_store(url)
+        assert store.check() == []
+        with store.read() as view:
+            assert len(list(view.all(Job))) == 5
+        store.close()
