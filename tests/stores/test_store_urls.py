@@ -26,8 +26,18 @@ def test_a_url_names_one_store(url, scheme, path):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "jobs.db", "redis://x", "sqlite:", "memory:x", "wal:a?network=maybe", "wal:a?fast=1", "sqlite:a\0b"]
-    + ["sqlite:a?durability=relaxed", "memory:?network=allow"],
+    [
+        "",
+        "jobs.db",
+        "redis://x",
+        "sqlite:",
+        "memory:x",
+        "wal:a?network=maybe",
+        "wal:a?fast=1",
+        "sqlite:a\0b",
+        "sqlite:a?durability=relaxed",
+        "memory:?network=allow",
+    ],
 )
 def test_what_is_no_url_of_ours_is_refused_before_anything_is_made(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
