@@ -95,9 +95,7 @@ class Bells:
                 try:
                     mouth.sendto(b"\0", _address(fd, name))
                 except ConnectionRefusedError:
-                    # Its process is gone.
-                    with suppress(OSError):
-                        os.unlink(name, dir_fd=fd)
+                    _remove_dead(fd, name)
                 except OSError:
                     # Above all a full buffer: that waiter has rings enough to come.
                     continue
@@ -128,6 +126,13 @@ class Bells:
             while not self._closed:
                 ear.recv(1)
                 self._ring_here()
+
+
+def _remove_dead(fd: int, name: str) -> None:
+    """Remove a socket whose process is gone; what is no socket was not put there by us."""
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=fd)
 
 
 def _address(fd: int, name: str) -> str:
