@@ -223,15 +223,19 @@ def test_a_member_whose_record_does_not_fit_is_refused_alone(stage, monkeypatch)
     assert isinstance(answer(stage.futures["good"]), Enqueued)
 
 
-def test_a_member_that_breaks_the_code_is_told_alone(stage):
+def test_a_member_that_breaks_the_code_is_told_alone(stage, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("holdfast.rules.edits.decide_cancel", broken)
     stage.lead()
     stage.send("good", new("good"))
-    stage.send("broken", c.Cancel(job_id="first", reason=object()))
+    stage.send("broken", c.Cancel(job_id="first"))
     stage.send("better", new("better"))
     stage.finish()
     assert isinstance(answer(stage.futures["good"]), Enqueued)
     assert isinstance(answer(stage.futures["better"]), Enqueued)
-    with pytest.raises((TypeError, AttributeError)):
+    with pytest.raises(ZeroDivisionError):
         answer(stage.futures["broken"])
     assert stage.jobs() == ["better", "first", "good"]
     assert stage.engine.submit(new("after")).jobs[0].created
@@ -371,12 +375,18 @@ def test_a_follower_that_is_interrupted_while_waiting_strands_nobody(stage, plac
         stage.send("other", new("other"))
     main = threading.main_thread().ident
 
+    gone = threading.Event()
+
     def interrupt(*_):
-        raise KeyboardInterrupt
+        if not gone.is_set():
+            gone.set()
+            raise KeyboardInterrupt
 
     def disturb():
         assert stage.line.joined.acquire(timeout=30)  # the main thread stands in the line
-        signal.pthread_kill(main, signal.SIGUSR1)
+        # A signal that comes just before the wait begins is only noticed with the next one.
+        while not gone.wait(0.01):
+            signal.pthread_kill(main, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:

@@ -1,19 +1,23 @@
-"""Admission: payloads are checked once, before any store sees them. Everything behind this door may trust them."""
+"""Admission: types and payloads are checked once, before any store sees them. All behind this door may trust them."""
 
 from __future__ import annotations
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidValue
 from holdfast.model.commands import Command, Complete, Enqueue, Fail, Retry, Update
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import NULL, admit, admit_object
+from holdfast.model.shapes import misfit
 
 replace = msgspec.structs.replace
 
 
 def admitted(command: Command) -> Command | Refusal:
-    """Give the command with its payloads in compact form, or the refusal of a payload that cannot be kept."""
+    """Give the command with its payloads in compact form, or the refusal of what cannot be kept."""
+    field = misfit(command)
+    if field is not None:
+        return refuse(InvalidValue, f"{field}: is not of the type this field takes. Nothing was changed.", field=field)
     try:
         match command:
             case Enqueue(jobs=jobs):
