@@ -34,10 +34,10 @@ _dir = click.option("--dir", "directory", type=click.Path(exists=True), help="Wh
 @_dir
 def journal(directory: str | None) -> None:
     """Group commit, replay, snapshots: ours beside a bare loop with the same bytes and syncs."""
-    from holdfast.testing.bench import journal as measure  # noqa: PLC0415 - imported when called
+    from holdfast.testing.bench.journal import run  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
-        _print("journal", measure.run(Path(place)))
+        _print("journal", run(Path(place)))
 
 
 @bench.command()
@@ -46,7 +46,7 @@ def journal(directory: str | None) -> None:
 @click.option("--full", is_flag=True, help="Also with 1,000,000 queued jobs: cost, memory, opening. Takes minutes.")
 def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
     """Enqueue, lease and complete on each store: ours beside the same bytes or SQL without our layers."""
-    from holdfast.testing.bench import store as measure  # noqa: PLC0415 - imported when called
+    from holdfast.testing.bench.store import run  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
-        _print("store", measure.run(Path(place), jobs=jobs, full=full))
+        _print("store", run(Path(place), jobs=jobs, full=full))

@@ -352,7 +352,7 @@ class Tables:
     def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
         """Give the first `limit` job ids that begin with `prefix`, in order."""
         # Asked by people, a few times an hour: passing all keys is cheaper than an index that every new job pays for.
-        return nsmallest(limit, (job_id for job_id in self.records[Job] if job_id.startswith(prefix)))
+        return nsmallest(limit, (JobId(job_id) for job_id in self.records[Job] if job_id.startswith(prefix)))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""
