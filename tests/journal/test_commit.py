@@ -22,7 +22,7 @@ def in_thread(work):
     def run():
         try:
             ended.append(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told to the test, whatever it was
             ended.append(error)
 
     thread = threading.Thread(target=run)
@@ -262,7 +262,7 @@ def test_any_failing_sync_fails_the_journal_for_good_and_is_not_repeated(error):
         ticket.wait()
     syncs = sum(call.kind == "sync" for call in fs.calls)
     for call in (
-        lambda: ticket.wait(),
+        ticket.wait,
         lambda: put(journal, 3),
         journal.flush,
         lambda: list(journal.read()),

@@ -299,8 +299,11 @@ def _checked(rows: list[bytes], *, comma: bool) -> list[bytes]:
     """Check that rows are JSON objects with a comma between each; gives them without the commas."""
     if comma:
         rows[-1] = rows[-1][:-1]
+    text = b"[%b]" % b"".join(rows)
     try:
-        parsed = _rows.decode(b"[%b]" % b"".join(rows))
+        parsed = _rows.decode(text)
+        if not text.isascii():
+            text.decode()  # what is walked over is not decoded, so its alphabet has to be seen apart
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"a record is not JSON ({error})") from error
     bare = [row[:-1] for row in rows]
