@@ -232,10 +232,11 @@ class Book:
         return low, max([low, *(at + 1 for at in sent)])
 
 
-def run(vfs: SimVfs, steps: list[Step]) -> Book:
+def run(vfs: SimVfs, steps: list[Step], *, closes: bool = False) -> Book:
     """Live until the end, or until the store is done for; then ask it for a little more, which it must refuse.
 
-    Only typed errors may come out. A full disk is answered by sending the same again, once.
+    In the end the process dies, or `closes` its store first. Only typed errors may come out. A full disk is answered by
+    sending the same again, once.
     """
     book = Book()
     store: SqliteStore | None = None
@@ -273,12 +274,23 @@ def run(vfs: SimVfs, steps: list[Step]) -> Book:
     except StoreError as error:
         book.errors.append(error)
     finally:
+        if store is not None and closes:
+            while lingering:
+                lingering.pop().__exit__(None, None, None)
+            store.close()
         vfs.die()
         while lingering:
             lingering.pop().__exit__(None, None, None)
         if store is not None:
-            store.close()
+            bury(store)
     return book
+
+
+def bury(store: SqliteStore) -> None:
+    """Close what a dead process had open, as the system does; nothing is written by that."""
+    for db in (*store._readers, store._watch, store._writer):
+        if db is not None:
+            db.close()
 
 
 def demand_refusals(client: Client, steps: list[Step], at: int) -> None:
@@ -300,6 +312,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self.steps, self.states = rehearsed()
+        self._abandoned: list[SqliteStore] = []
 
     def examine(self, folder: Path, low: int, high: int, *, to_the_end: bool = False) -> int:
         """Open what is left and demand everything; gives how many steps were there."""
@@ -320,6 +333,23 @@ class Oracle:
         finally:
             store.close()
         return there
+
+    def open_and_find(self, folder: Path, low: int, high: int) -> int:
+        """Open what is left and stay; what was under way is sent again. Gives how many steps are there."""
+        store = SqliteStore.open(folder / DATABASE)
+        self._abandoned.append(store)
+        found = state_of(store)
+        fitting = [n for n in range(low, high + 1) if self.states[n] == found]
+        assert fitting, self._misfit(found, low, high)
+        if fitting[-1] == high:
+            # Answered from what is there, without a commit.
+            Client(store).take(high - 1, self.steps[high - 1])
+        return fitting[-1]
+
+    def abandon(self) -> None:
+        """Close what `open_and_find` left open, once its process is dead."""
+        while self._abandoned:
+            bury(self._abandoned.pop())
 
     def _send_again(self, store: SqliteStore, found: int, high: int, *, to_the_end: bool) -> None:
         """What was acknowledged last and what was under way, once more; then, if asked, all the rest of the life."""

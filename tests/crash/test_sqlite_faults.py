@@ -11,13 +11,14 @@ import os
 import shutil
 import sqlite3
 from itertools import count
+from pathlib import Path
 
 import pytest
 from sqlitestory import DATABASE, Oracle, run
 
 from holdfast.errors import StoreError, StoreFailed, StoreFull
-from holdfast.stores.sqlite import SqliteStore, connections
-from holdfast.testing.simvfs import CHANGES, SimVfs, available
+from holdfast.stores.sqlite import SqliteStore, connections, store
+from holdfast.testing.simvfs import CHANGES, Call, SimVfs, available
 from holdfast.testing.vfsdisk import VfsDisk, write_image
 
 is_available, reason = available()
@@ -36,15 +37,15 @@ CUTS = [
 ]
 #: Kind of call, code, times, how much of a write is taken nevertheless; and, for the short form, every how many calls.
 FAULTS = [
-    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, None, 41),
-    ("write", sqlite3.SQLITE_IOERR_WRITE, None, None, 67),
-    ("write", sqlite3.SQLITE_FULL, 1, None, 43),
-    ("write", sqlite3.SQLITE_FULL, None, None, 71),
-    ("write", sqlite3.SQLITE_FULL, 1, 1, 47),
-    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 2048, 53),
-    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 4096, 59),  # all of a page is written, and the answer is an error
-    ("sync", sqlite3.SQLITE_IOERR_FSYNC, 1, None, 2),
-    ("sync", sqlite3.SQLITE_IOERR_FSYNC, None, None, 3),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, None, 61),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, None, None, 97),
+    ("write", sqlite3.SQLITE_FULL, 1, None, 67),
+    ("write", sqlite3.SQLITE_FULL, None, None, 101),
+    ("write", sqlite3.SQLITE_FULL, 1, 1, 71),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 2048, 79),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 4096, 89),  # all of a page is written, and the answer is an error
+    ("sync", sqlite3.SQLITE_IOERR_FSYNC, 1, None, 3),
+    ("sync", sqlite3.SQLITE_IOERR_FSYNC, None, None, 5),
     ("sync", sqlite3.SQLITE_IOERR_DIR_FSYNC, 1, None, 5),
     ("truncate", sqlite3.SQLITE_IOERR_TRUNCATE, 1, None, 1),
     ("delete", sqlite3.SQLITE_IOERR_DELETE, 1, None, 1),
@@ -75,7 +76,7 @@ def empty(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_log(monkeypatch):
     """Let the log be copied into the database within some commits, as it happens every few thousand pages in life."""
-    monkeypatch.setitem(connections._SETTINGS, "wal_autocheckpoint", ("60", 60))
+    monkeypatch.setattr(store, "COPY_AT", 40 * 4120)
 
 
 @pytest.fixture
@@ -119,7 +120,8 @@ def test_a_failing_call_is_told_by_a_typed_error_and_loses_nothing(oracle, fresh
                 vfs.fail(kind, nth, code, times=times)
             else:
                 vfs.shorten(nth, code, keep=keep)
-            book = run(vfs, oracle.steps)
+            # Half of the processes die at once, half close what failed.
+            book = run(vfs, oracle.steps, closes=bool(nth // every % 2))
         assert vfs.injected, "the life made other calls this time"
         injected["faults"] += vfs.injected
         try:
@@ -165,7 +167,7 @@ def test_a_full_disk_is_told_as_such_and_when_space_returns_the_store_goes_on(or
 def test_a_store_that_cannot_be_made_leaves_nothing_and_can_be_made_later(tmp_path):
     kinds = ("open", "create", "write", "sync", "read", "size", "delete", "truncate", "access")
     for kind in kinds:
-        for nth in count(1, 4 if kind == "write" and not SOAK else 1):
+        for nth in count(1, 7 if kind == "write" and not SOAK else 1):
             folder = tmp_path / f"{kind}-{nth}"
             folder.mkdir()
             with SimVfs(folder) as vfs:
@@ -236,9 +238,121 @@ def judge_cuts(oracle, calls, book, into, every=1):
 
 def test_a_power_cut_before_any_call_loses_nothing_acknowledged(oracle, fresh, tmp_path):
     calls, book = lived(fresh(), oracle)
-    cuts = judge_cuts(oracle, calls, book, tmp_path, every=1 if SOAK else 23)
+    cuts = judge_cuts(oracle, calls, book, tmp_path, every=1 if SOAK else 31)
     injected["cuts"] += cuts
-    assert cuts >= 150
+    assert cuts >= 120
+
+
+@pytest.fixture
+def rewrites_listed(monkeypatch):
+    """Lists what the store itself writes into a claimed folder, beside SQLite: gives a function that says for which."""
+    pwrite, fsync = os.pwrite, os.fsync
+    watched: list[SimVfs] = []
+
+    def note(fd, kind, data=b"", at=0):
+        place = Path(f"/proc/self/fd/{fd}").readlink()
+        for vfs in watched:
+            if place.parent == vfs.folder:
+                vfs.calls.append(Call(kind, place.name, data, at))
+
+    def listed_pwrite(fd, data, at):
+        written = pwrite(fd, data, at)
+        note(fd, "write", bytes(data[:written]), at)
+        return written
+
+    def listed_fsync(fd):
+        fsync(fd)
+        note(fd, "sync")
+
+    monkeypatch.setattr(os, "pwrite", listed_pwrite)
+    monkeypatch.setattr(os, "fsync", listed_fsync)
+    return watched.append
+
+
+def find_then_cut(oracle, folder, rewrites_listed, fault, nth):
+    """Die at a sync, or after it failed; let the next process find and answer what it can read; then cut the power."""
+    with SimVfs(folder) as vfs:
+        if fault == "death":
+            vfs.crash(nth, "sync")
+        else:
+            vfs.fail("sync", nth)
+        book = run(vfs, oracle.steps)
+        injected["deaths"] += 1
+        vfs.revive()
+        rewrites_listed(vfs)
+        found = oracle.open_and_find(folder, *book.bounds())
+        vfs.die()
+        oracle.abandon()
+    for seed, (mode, names) in enumerate([("lose", "lose"), ("blocks", "mixed")]):
+        image = write_image(VfsDisk(vfs.calls).cut(mode, seed, names), folder.parent / "image")
+        try:
+            oracle.examine(image, found, found)
+        except BaseException as error:
+            error.add_note(f"{fault} at sync {nth}, then a cut {mode}/{names}")
+            raise
+        finally:
+            shutil.rmtree(image)
+        injected["cuts"] += 1
+
+
+@pytest.mark.parametrize("fault", ["death", "failure"])
+def test_what_the_next_process_found_and_answered_stays_through_a_power_cut(oracle, fresh, rewrites_listed, fault):
+    """It was written and not synced, or the sync failed: it can be read, and yet it need not be on the disk."""
+    calls, _ = lived(fresh(), oracle)
+    total = sum(call.kind == "sync" for call in calls)
+    for nth in sample(total, 4, offset=len(fault)):
+        find_then_cut(oracle, fresh(), rewrites_listed, fault, nth)
+
+
+@pytest.mark.parametrize(("fault", "instead"), [("death", "nothing"), ("failure", "nothing"), ("failure", "sync")])
+def test_the_oracle_sees_what_is_lost_unless_the_log_is_written_again(
+    oracle, fresh, rewrites_listed, monkeypatch, fault, instead
+):
+    def only_sync(db, path, patience_s):
+        with Path(f"{path}-wal").open("rb") as log:
+            os.fsync(log.fileno())
+
+    monkeypatch.setattr(store, "write_log_again", only_sync if instead == "sync" else lambda *_: None)
+    with pytest.raises(AssertionError, match="acknowledged, and lost"):
+        find_then_cut(oracle, fresh(), rewrites_listed, fault, 4)
+
+
+def fail_a_sync_of_the_database(oracle, folder, nth):
+    """A sync fails while the log is copied, the power goes after any later answer; tells if there was such a sync."""
+    with SimVfs(folder) as vfs:
+        vfs.fail("sync", nth, file=DATABASE)
+        book = run(vfs, oracle.steps)
+    if not vfs.injected:
+        return False
+    injected["faults"] += 1
+    failed = next(at for at, call in enumerate(vfs.calls) if call.failed)
+    for mark in {*book.yes.values(), len(vfs.calls)}:
+        if mark > failed:
+            image = write_image(VfsDisk(vfs.calls[:mark]).cut("lose", names="lose"), folder.parent / "image")
+            try:
+                oracle.examine(image, *book.bounds(mark))
+            finally:
+                shutil.rmtree(image)
+            injected["cuts"] += 1
+    return True
+
+
+def test_a_sync_that_fails_while_the_log_is_copied_loses_nothing(oracle, fresh):
+    """Part of it had been copied before, while a reader was in the way; that part is lost with the sync, too."""
+    calls, book = lived(fresh(), oracle)
+    lingers, goes_on = (
+        next(at for at, step in enumerate(oracle.steps) if step.does == does) for does in ("linger", "go on")
+    )
+    assert ("write", DATABASE) in [call[:2] for call in calls[book.sent[lingers] : book.sent[goes_on]]]
+    nth = next(nth for nth in count(1) if not fail_a_sync_of_the_database(oracle, fresh(), nth))
+    assert nth > 3
+
+
+def test_the_oracle_sees_what_is_lost_when_sqlite_copies_the_log_by_itself(oracle, fresh, monkeypatch):
+    monkeypatch.setitem(connections._SETTINGS, "wal_autocheckpoint", ("40", 40))
+    monkeypatch.setattr(store, "COPY_AT", 1 << 40)
+    with pytest.raises((AssertionError, StoreError)):
+        all(fail_a_sync_of_the_database(oracle, fresh(), nth) for nth in count(1))
 
 
 @pytest.mark.parametrize("setting", [("OFF", 0), ("NORMAL", 1)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import quote
 
@@ -24,8 +25,6 @@ from holdfast.errors import (
     StoreReadOnly,
 )
 
-#: Pages (4 KiB) in the write-ahead log at which a commit copies them into the database.
-CHECKPOINT_PAGES = 4000
 #: KiB of pages a connection keeps in memory, as SQLite writes it: negative.
 WRITER_CACHE = -65_536
 READER_CACHE = -8_192
@@ -39,7 +38,8 @@ _SETTINGS: dict[str, tuple[str, object]] = {
     "foreign_keys": ("ON", 1),
     "trusted_schema": ("OFF", 0),
     "journal_size_limit": ("67108864", 67_108_864),
-    "wal_autocheckpoint": (str(CHECKPOINT_PAGES), CHECKPOINT_PAGES),
+    # The store copies the log into the database by itself: SQLite would do it behind a commit and hide that it failed.
+    "wal_autocheckpoint": ("0", 0),
     "cache_size": (str(WRITER_CACHE), WRITER_CACHE),
 }
 if sys.platform == "darwin":
@@ -84,6 +84,24 @@ def _open(path: str, mode: Literal["ro", "rw"], settings: dict[str, tuple[str, o
         db.close()
         raise
     return db
+
+
+def close_keeping_log(connections: Sequence[sqlite3.Connection], path: str) -> None:
+    """Close connections after a failure, without the last of them copying the log into the database and removing it.
+
+    What was copied before may be gone from the database although it can be read; the log has it all, and the next to
+    open copies it from its beginning. Hence a guard that is open while the others close, so that none of them is the
+    last; and it may only read, so it cannot take the lock that copying needs.
+
+    Raises sqlite3.Error if there can be no guard; then nothing was closed.
+    """
+    guard = connect(path, "ro")
+    try:
+        guard.execute("PRAGMA schema_version").fetchone()
+        for db in connections:
+            db.close()
+    finally:
+        guard.close()
 
 
 def demand_setting(db: sqlite3.Connection, path: str, name: str, value: str, expected: object) -> None:

@@ -15,27 +15,37 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Literal
 
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreReadOnly
+from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
 from holdfast.journal.fs import after_fork_in_child, filesystem_kind, is_network
 from holdfast.model.times import Timestamp
 from holdfast.points import reach
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.sqlite.batch import Batch
 from holdfast.stores.sqlite.check import findings
-from holdfast.stores.sqlite.connections import begin_immediate, open_reader, open_writer, translated
+from holdfast.stores.sqlite.connections import (
+    BUSY_MS,
+    begin_immediate,
+    close_keeping_log,
+    open_reader,
+    open_writer,
+    translated,
+)
 from holdfast.stores.sqlite.lookups import Lookups
+from holdfast.stores.sqlite.relog import write_log_again
 from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.wake import Bells
 
 #: How long a write waits for other processes, in seconds.
 PATIENCE_S = 30.0
+#: Bytes of the write-ahead log at which a commit copies it into the database.
+COPY_AT = 16 * 1024 * 1024
 #: Events read at a time by `feed`.
 PAGE = 500
 #: Idle connections kept for readers.
@@ -63,6 +73,7 @@ class SqliteStore:
         self._seen = (-1, -1)
         self._bells = Bells(path)
         self._failure: HoldfastError | None = None
+        self._copy_at = COPY_AT
         self._closed = False
         self._of_parent = False
         _open_stores.add(self)
@@ -99,6 +110,7 @@ class SqliteStore:
             return cls(place, None, patience_s)
         writer = open_writer(place)
         try:
+            write_log_again(writer, place, patience_s)
             migrate(writer, place, patience_s)
         except sqlite3.Error as error:
             writer.close()
@@ -124,9 +136,13 @@ class SqliteStore:
                 added = self._commit(batch, db)
             except BaseException as error:
                 self._take_back(batch, db)
-                if isinstance(error, sqlite3.Error):
-                    raise self._remember(translated(error, self.path)) from error
+                # What a look-up raised may come back wrapped; it is the store's failure all the same.
+                for cause in (error, error.__cause__):
+                    if isinstance(cause, sqlite3.Error):
+                        raise self._remember(translated(cause, self.path)) from error
                 raise
+            if added:
+                self._copy_long_log(db)
         if added:
             self._bells.ring()
 
@@ -142,6 +158,27 @@ class SqliteStore:
         reach("sqlite.committed")
         batch.committed()
         return True
+
+    def _copy_long_log(self, db: sqlite3.Connection) -> None:
+        """Copy the log into the database once it is long, without waiting for anybody. The commit before it stands.
+
+        A failure ends the writing: copying goes on where it was left, and a sync that failed may have taken away what
+        had been copied by then. Only the next to open begins anew.
+        """
+        try:
+            if _log_size(self.path) < self._copy_at:
+                return
+            try:
+                db.execute("PRAGMA busy_timeout = 0").fetchall()
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                db.execute(f"PRAGMA busy_timeout = {BUSY_MS}").fetchall()
+        except sqlite3.Error as error:
+            failure = translated(error, self.path)
+            if not isinstance(failure, StoreFull):
+                self._failure = failure
+        # Readers, or a full disk, may have kept it from being cut: then it is tried again when the log has grown.
+        self._copy_at = max(COPY_AT, _log_size(self.path) + COPY_AT // 4)
 
     def _take_back(self, batch: Batch, db: sqlite3.Connection) -> None:
         batch.finish()
@@ -246,13 +283,13 @@ class SqliteStore:
         with self._writing:
             _, db = self._demand_writer()
             try:
+                # No `optimize`: statistics would let the planner leave the indexes each statement was written for.
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                db.execute("PRAGMA optimize").fetchall()
             except sqlite3.Error as error:
                 raise self._remember(translated(error, self.path)) from error
 
     def close(self) -> None:
-        """Close every connection. The last process to close copies the log into the database."""
+        """Close every connection. The last process to close copies the log into the database, unless a write failed."""
         if self._of_parent or self._closed:
             return
         self._bells.close()
@@ -261,9 +298,7 @@ class SqliteStore:
             mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]
             self._readers.clear()
             self._watch = self._writer = self._batch = None
-        for db in mine:
-            with suppress(sqlite3.Error):
-                db.close()
+        self._drop(mine)
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -288,7 +323,19 @@ class SqliteStore:
             if healthy and not self._closed and len(self._readers) < SPARE_READERS:
                 self._readers.append(db)
                 return
-        db.close()
+        self._drop([db])
+
+    def _drop(self, connections: Sequence[sqlite3.Connection]) -> None:
+        """Close connections; after a failure so that the log stays, or not at all."""
+        if self._failure is None:
+            for db in connections:
+                with suppress(sqlite3.Error):
+                    db.close()
+            return
+        try:
+            close_keeping_log(connections, self.path)
+        except sqlite3.Error:
+            _never_closed.extend(connections)
 
     def _demand_open(self) -> None:
         if self._of_parent:
@@ -312,8 +359,17 @@ class SqliteStore:
         return self._batch, self._writer
 
 
+def _log_size(path: str) -> int:
+    """Give the length of the write-ahead log in bytes. It is cut whenever all of it has been copied."""
+    with suppress(OSError):
+        return os.stat(f"{path}-wal").st_size  # noqa: PTH116 - the path may be bytes that are no text
+    return 0
+
+
 #: Kept only so that a forked child finds them.
 _open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+#: Connections whose closing would do harm.
+_never_closed: list[sqlite3.Connection] = []
 #: Connections of the parent. A child must neither use nor close them.
 _of_parent: list[object] = []
 
