@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import holdfast
-from holdfast.errors import HoldfastError
+from holdfast.cli.problems import tell
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: Command → where it lives, and the line `--help` shows. Nothing is imported before it is called.
 COMMANDS = {
     "bench": ("holdfast.cli.bench:bench", "Measure, beside the bare limit of this machine."),
+    "completion": ("holdfast.cli.completion:completion", "Print what a shell needs for completion."),
+    "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
+    "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
+    "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
+    "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
+    "status": ("holdfast.cli.status:status", "The store on one page."),
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
 }
 
@@ -39,19 +47,27 @@ class _Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in sorted(COMMANDS.items())])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name from the table; click would import them all."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a completing shell needs it
+
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["holdfast.args"] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except HoldfastError as error:
-            click.echo(f"holdfast: {error}", err=True)
-            sys.exit(error.exit_code)
-        except BrokenPipeError:
-            # The reader of our output has left; there is nobody to tell.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+        except click.exceptions.Exit:
+            raise
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last hop: whatever it is, it is told
+            sys.exit(tell(error, ctx.meta["holdfast.args"]))
 
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(holdfast.__version__, prog_name="holdfast")
 def cli() -> None:
-    """Crash-safe jobs on one file. This version brings the kernel: stores and how to look after them."""
+    """Crash-safe jobs on one file."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 import msgspec
 
-from holdfast.errors import InvalidOperation, NotFound
+from holdfast.cli.target import existing
 from holdfast.stores import upkeep
-from holdfast.stores.opening import StoreUrl, open_store, parse_url
+from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import Finding
 
 _output = click.option("-o", "--output", type=click.Choice(["table", "json", "jsonl"]), default="table")
@@ -21,15 +20,6 @@ def store() -> None:
     """Look after a store: check, repair, snapshot."""
 
 
-def _existing(url: str) -> StoreUrl:
-    where = parse_url(url)
-    if where.scheme == "memory":
-        raise InvalidOperation("memory: lives in one process and cannot be looked at from another.")
-    if not Path(where.path).exists():
-        raise NotFound(f"there is no store at {where.path}.", hint="Check the path.")
-    return where
-
-
 @store.command()
 @click.argument("url", envvar="HOLDFAST_STORE")
 @_output
@@ -38,7 +28,7 @@ def check(url: str, output: str) -> None:
 
     Exits 0 if it is well, 1 with findings, 3 if there is no store.
     """
-    _existing(url)
+    existing(url)
     findings = upkeep.check(url)
     _show(findings, output)
     sys.exit(1 if findings else 0)
@@ -72,7 +62,7 @@ def repair(url: str, yes: bool, accept_snapshot: bool) -> None:  # noqa: FBT001 
 
     Shows first what would be lost. Nothing is changed without --yes.
     """
-    _existing(url)
+    existing(url)
     plan = upkeep.plan_repair(url, accept_snapshot=accept_snapshot)
     for line in plan.lines:
         click.echo(line)
@@ -89,7 +79,7 @@ def repair(url: str, yes: bool, accept_snapshot: bool) -> None:  # noqa: FBT001 
 @click.argument("url", envvar="HOLDFAST_STORE")
 def snapshot(url: str) -> None:
     """Write a snapshot now, so that opening is fast and old bytes can go."""
-    _existing(url)
+    existing(url)
     opened = open_store(url)
     try:
         opened.snapshot()

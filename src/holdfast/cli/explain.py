@@ -1,0 +1,82 @@
+"""`holdfast explain ID`: why a job is where it is, what stands behind that, and what would change it."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import jobrows
+from holdfast.cli.ids import find
+from holdfast.cli.output import Record, output_for, output_options
+from holdfast.cli.target import now, store_options, target
+from holdfast.cli.terminal import safe
+from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.cli.words import ways_on
+from holdfast.model.jobs import Job
+from holdfast.rules.explain import Reason
+from holdfast.stores.protocol import View
+
+#: Links of a chain of retries that are followed each way.
+LINKS = 20
+
+
+@click.command(cls=WatchCommand)
+@click.argument("job_id", metavar="ID")
+@watch_option
+@output_options("table", "json", "jsonl")
+@store_options
+def explain(*, job_id: str, watch: float | None, output: str) -> None:
+    """Give the one reason why a job is where it is, the chain behind it, and the commands that would change it."""
+    place, out = target(), output_for(output)
+
+    def look(view: View) -> Shown:
+        job = find(view, place, job_id)
+        reasons = jobrows.Reasons(view, now())
+        reason = reasons.of(job)
+        chain = _chain(view, job, reason)
+        links = [(role, other, reasons.of(other)) for role, other in chain]
+        ways = ways_on(job.job_id, job.queue, job.namespace, reason.code)
+        record: Record = {
+            "job_id": job.job_id,
+            "status": job.status,
+            "reason": reason,
+            "chain": [
+                {"role": role, "job_id": other.job_id, "status": other.status, "reason": why}
+                for role, other, why in links
+            ],
+            "ways_on": [{"for": wish, "command": command} for wish, command in ways],
+        }
+
+        def page() -> list[str]:
+            screen = out.screen
+            said = [f"{jobrows.badge(job, reason, screen)}  {safe(reason.sentence)}"]
+            if reason.holder:
+                said.append(f"{screen.faint('held by')}  {safe(reason.holder)}")
+            if reason.until:
+                said.append(f"{screen.faint('until')}    {reason.until}")
+            for role, other, why in links:
+                line = f"{jobrows.badge(other, why, screen)}  {safe(other.job_id)}  {safe(why.sentence)}"
+                said.append(f"{screen.faint(role)}  {line}")
+            said.append(screen.faint("what would change it"))
+            said += [f"  {wish}: {safe(command)}" for wish, command in ways]
+            return said
+
+        return [record], page
+
+    show(place, out, watch, look, key="job_id", one=True)
+
+
+def _chain(view: View, job: Job, reason: Reason) -> list[tuple[str, Job]]:
+    """Give the jobs behind a reason: what it waits behind, what it retries, what retries it."""
+    found: list[tuple[str, Job]] = []
+    if reason.code == "behind" and reason.holder is not None:
+        ahead = view.get(Job, reason.holder)
+        found += [("first in line", ahead)] if ahead is not None else []
+    before = job
+    for _ in range(LINKS):
+        earlier = None if before.retry_of is None else view.get(Job, before.retry_of)
+        if earlier is None:
+            break
+        found.append(("retry of", earlier))
+        before = earlier
+    found += [("retried by", later) for later in view.successors(job.job_id)[:LINKS]]
+    return found

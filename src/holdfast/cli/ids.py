@@ -1,0 +1,56 @@
+"""Ids as people give them: whole, by an unambiguous beginning, or `-` for those on stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from holdfast.cli.target import Target
+from holdfast.errors import AmbiguousId, InvalidValue, JobNotFound
+from holdfast.model.jobs import Job
+from holdfast.stores.protocol import View
+
+#: Candidates an ambiguous beginning lists.
+CANDIDATES = 10
+
+
+def given(words: Sequence[str]) -> list[str]:
+    """Give the ids named on the command line; `-` stands for those on stdin, separated by lines or blanks."""
+    named: list[str] = []
+    for word in words:
+        named += sys.stdin.read().split() if word == "-" else [word]
+    return list(dict.fromkeys(named))
+
+
+def find(view: View, target: Target, word: str) -> Job:
+    """Find the job of that id, or the only one whose id begins so. Raises JobNotFound or AmbiguousId."""
+    if not word:
+        raise InvalidValue("an id must not be empty.", field="id")
+    job = view.get(Job, word)
+    if job is None:
+        found = view.ids_with_prefix(word, CANDIDATES + 1)
+        if len(found) > 1:
+            raise _ambiguous(word, found)
+        job = view.get(Job, found[0]) if found else None
+    if job is None or target.namespace not in (None, job.namespace):
+        where = "" if target.namespace is None else f" in namespace {target.namespace!r}"
+        raise JobNotFound(
+            f"there is no job {word}{where}. Nothing was changed.", hint="See `holdfast jobs ls`.", job_id=word
+        )
+    return job
+
+
+def find_all(view: View, target: Target, words: Iterable[str]) -> list[Job]:
+    """Find each of these jobs, before anything is done to one of them."""
+    jobs = {job.job_id: job for job in (find(view, target, word) for word in words)}
+    return list(jobs.values())
+
+
+def _ambiguous(word: str, found: Sequence[str]) -> AmbiguousId:
+    listed = [str(job_id) for job_id in found[:CANDIDATES]]
+    more = ", …" if len(found) > CANDIDATES else ""
+    return AmbiguousId(
+        f"{word} begins more than one id: {', '.join(listed)}{more}. Nothing was changed.",
+        hint="Give more of it.",
+        candidates=listed,
+    )

@@ -1,0 +1,158 @@
+"""`holdfast queues`: how full they are, and whether anything is leased from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.cli import jobrows
+from holdfast.cli.changing import actor, dry_run_option, reason_option
+from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.tables import Column, lines
+from holdfast.cli.target import now, store_options, target
+from holdfast.cli.terminal import Screen, safe, say
+from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.cli.words import HELD, READY
+from holdfast.errors import QueueNotFound
+from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue
+from holdfast.model.jobs import JobStatus
+from holdfast.model.outcomes import Refusal
+from holdfast.model.records import Queue
+from holdfast.stores.protocol import View
+
+#: Jobs at the head of a queue that `show` lists.
+HEAD = 10
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """A queue as lists show it."""
+
+    namespace: str
+    name: str
+    paused: bool
+    pause_reason: str | None
+    #: Status → how many jobs; each status is there.
+    counts: dict[str, int]
+
+
+def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
+    """Give every queue that has settings or jobs, of one namespace or of all."""
+    settings = {(queue.namespace, queue.name): queue for queue in view.all(Queue)}
+    counted: dict[tuple[str, str], dict[str, int]] = {name: {} for name in settings}
+    for count in view.counts():
+        counted.setdefault((count.namespace, count.queue), {})[count.status.value] = count.count
+    rows = []
+    for (space, name), counts in sorted(counted.items()):
+        if namespace not in (None, space):
+            continue
+        queue = settings.get((space, name)) or Queue(space, name)
+        every = {status.value: counts.get(status.value, 0) for status in JobStatus}
+        rows.append(QueueRow(space, name, queue.paused, queue.pause_reason, every))
+    return rows
+
+
+def queue_table(rows: list[QueueRow], screen: Screen) -> list[str]:
+    """Lay out queues with their counts."""
+    columns = (
+        Column("QUEUE"),
+        *(Column(status.value, right=True) for status in JobStatus),
+        Column("STATE"),
+    )
+    return lines(columns, [_row(row, screen) for row in rows], screen)
+
+
+def _row(row: QueueRow, screen: Screen) -> list[str]:
+    name = f"{row.namespace}/{row.name}" if row.namespace else row.name
+    state = "open" if not row.paused else f"paused: {row.pause_reason}" if row.pause_reason else "paused"
+    mark = (HELD if row.paused else READY).glyph if screen.unicode else (HELD if row.paused else READY).ascii
+    return [safe(name), *(str(row.counts[status.value]) for status in JobStatus), f"{mark} {safe(state)}"]
+
+
+@click.group()
+def queues() -> None:
+    """Look at queues, pause and resume them."""
+
+
+@queues.command(cls=WatchCommand)
+@watch_option
+@output_options(*LIST_FORMS)
+@store_options
+def ls(*, watch: float | None, output: str) -> None:
+    """List queues with the number of their jobs by status."""
+    place, out = target(), output_for(output)
+
+    def look(view: View) -> Shown:
+        rows = queue_rows(view, place.name)
+        return [msgspec.structs.asdict(row) for row in rows], lambda: queue_table(rows, out.screen)
+
+    show(place, out, watch, look, key="name")
+
+
+@queues.command("show", cls=WatchCommand)
+@click.argument("name")
+@watch_option
+@output_options("table", "json", "jsonl")
+@store_options
+def show_queue(*, name: str, watch: float | None, output: str) -> None:
+    """Show a queue and the jobs at its head, in the order they will be leased."""
+    place, out = target(), output_for(output)
+
+    def look(view: View) -> Shown:
+        rows = [row for row in queue_rows(view, place.name) if row.name == name]
+        if not rows:
+            raise QueueNotFound(
+                f"queue {name} has no jobs and no settings.", hint="See `holdfast queues ls`.", queue=name
+            )
+        at = now()
+        reasons = jobrows.Reasons(view, at)
+        head = list(reasons.ready(place.name, (name,), None, at))[:HEAD]
+        found = [(job, reasons.of(job)) for job in head]
+        record: Record = {**msgspec.structs.asdict(rows[0]), "head": [jobrows.row_record(*known) for known in found]}
+
+        def table() -> list[str]:
+            listed = ["", *jobrows.job_table(found, at, out.screen)] if found else []
+            return queue_table(rows, out.screen) + listed
+
+        return [record], table
+
+    show(place, out, watch, look, key="name", one=True)
+
+
+@queues.command()
+@click.argument("name")
+@reason_option
+@dry_run_option
+@store_options
+def pause(*, name: str, reason: str, dry_run: bool) -> None:
+    """Stop leasing from a queue; what runs goes on, and jobs can be added."""
+    change(PauseQueue(queue=name, namespace=target().name, reason=reason, actor=actor()), dry_run=dry_run)
+    say(f"queue {safe(name)} is paused" if not dry_run else "Nothing was changed: --dry-run.")
+
+
+@queues.command()
+@click.argument("name")
+@dry_run_option
+@store_options
+def resume(*, name: str, dry_run: bool) -> None:
+    """Lease from a queue again."""
+    change(ResumeQueue(queue=name, namespace=target().name, actor=actor()), dry_run=dry_run)
+    say(f"queue {safe(name)} is open" if not dry_run else "Nothing was changed: --dry-run.")
+
+
+@queues.command()
+@click.argument("name")
+@dry_run_option
+@store_options
+def normalize(*, name: str, dry_run: bool) -> None:
+    """Space the positions of a queue's jobs evenly again; their order stays."""
+    change(Normalize(queue=name, namespace=target().name, actor=actor()), dry_run=dry_run)
+    say(f"queue {safe(name)} is evenly spaced" if not dry_run else "Nothing was changed: --dry-run.")
+
+
+def change(command: Any, *, dry_run: bool) -> None:
+    """Have one command done, or with `dry_run` only decided. Raises its refusal."""
+    (outcome,) = target().send([command], dry_run=dry_run)
+    if isinstance(outcome, Refusal):
+        raise outcome.error()

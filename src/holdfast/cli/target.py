@@ -1,0 +1,205 @@
+"""Which store a command speaks to. Reading takes no lock and changes nothing; writing is refused while another has it.
+
+A `wal:` belongs to one process. Looking at it from outside folds its log anew, so a look is made only when its files
+have changed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from holdfast.cli.terminal import say
+from holdfast.clock import SystemClock
+from holdfast.engine.admission import admitted
+from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import recover
+from holdfast.errors import InvalidOperation, NotFound, UsageError
+from holdfast.model.commands import Command
+from holdfast.model.outcomes import Outcome, Refusal
+from holdfast.model.times import Timestamp, stamp
+from holdfast.rules.decide import decide
+from holdfast.rules.draws import Draws
+from holdfast.stores.opening import StoreUrl, open_store, parse_url
+from holdfast.stores.protocol import Store, View
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: How often the files of a `wal:` are looked at, in seconds: it rings no bell for other processes.
+WAL_PAUSE_S = 0.1
+
+
+class Target(NamedTuple):
+    """The store a command was given, and the namespace it looks at."""
+
+    url: str
+    #: None if none was named: lists then show the default one, ids are found in any.
+    namespace: str | None
+
+    @property
+    def name(self) -> str:
+        """The namespace of lists and new jobs."""
+        return self.namespace or ""
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Open the store for looking. Raises NotFound if there is none."""
+        reader = Reader(self.url)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    @contextmanager
+    def look(self) -> Iterator[View]:
+        """Look at the store once."""
+        with self.reading() as reader, reader.look() as view:
+            yield view
+
+    @contextmanager
+    def writing(self, *, create: bool = False) -> Iterator[Engine]:
+        """Open the store for changing. Raises StoreLocked with pid and host if another process has it."""
+        where = parse_url(self.url)
+        if not (create and where.scheme != "memory"):
+            existing(self.url)
+        elif not Path(where.path).exists():
+            say(f"holdfast: {self.url} is new")
+        engine = Engine(open_store(self.url))
+        try:
+            recover(engine)
+            yield engine
+        finally:
+            engine.close()
+
+    def send(self, commands: list[Command], *, dry_run: bool = False, create: bool = False) -> list[Outcome]:
+        """Have commands decided, in one commit; with `dry_run` only decided."""
+        if dry_run:
+            with self.look() as view:
+                return [_decided(view, command) for command in commands]
+        with self.writing(create=create) as engine:
+            return engine.submit_many(commands)
+
+
+class Reader:
+    """A store opened for looking, as often as wanted."""
+
+    def __init__(self, url: str) -> None:
+        self._where = existing(url)
+        self._url = url
+        self._seen = self._fingerprint()
+        self._store: Store | None = open_store(url, readonly=True)
+
+    @property
+    def store(self) -> Store:
+        """The store as it was when last looked at."""
+        assert self._store is not None
+        return self._store
+
+    @contextmanager
+    def look(self) -> Iterator[View]:
+        """Open a view of what is durable now."""
+        if self._where.scheme == "wal":
+            found = self._fingerprint()
+            if found != self._seen:
+                self.close()
+                self._seen, self._store = found, open_store(self._url, readonly=True)
+        with self.store.read() as view:
+            yield view
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Return True when there may be an event above `after`, False when `timeout` seconds have passed."""
+        if self._where.scheme != "wal":
+            return self.store.wait(after, timeout)
+        clock = SystemClock()
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        pause = threading.Event()
+        while self._fingerprint() == self._seen:
+            left = WAL_PAUSE_S if deadline is None else deadline - clock.monotonic()
+            if left <= 0:
+                return False
+            pause.wait(min(left, WAL_PAUSE_S))
+        return True
+
+    def _fingerprint(self) -> tuple[tuple[str, int, int], ...]:
+        """Give what changes with every commit of a `wal:`: the names, sizes and times of its log's files."""
+        if self._where.scheme != "wal":
+            return ()
+        try:
+            with os.scandir(Path(self._where.path) / "log") as found:
+                return tuple(sorted((file.name, (at := file.stat()).st_size, at.st_mtime_ns) for file in found))
+        except FileNotFoundError:
+            return ()
+
+    def close(self) -> None:
+        """Let go."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+def existing(url: str) -> StoreUrl:
+    """Take a URL apart. Raises NotFound if no store is there, InvalidOperation for one that cannot be shared."""
+    where = parse_url(url)
+    if where.scheme == "memory":
+        raise InvalidOperation("memory: lives in one process and cannot be looked at from another.")
+    if not Path(where.path).exists():
+        raise NotFound(f"there is no store at {where.path}.", hint="Check the path.")
+    return where
+
+
+def now() -> Timestamp:
+    """Give the time by this machine."""
+    return stamp(SystemClock().now())
+
+
+def _decided(view: View, command: Command) -> Outcome:
+    checked = admitted(command)
+    if isinstance(checked, Refusal):
+        return checked
+    at = now()
+    return decide(view, checked, at, Draws(at, int.from_bytes(os.urandom(8))), None).outcome
+
+
+def store_options(command: F) -> F:
+    """Give a command `--store` and `--namespace`; it receives them as `target`."""
+    store = click.option(
+        "--store",
+        metavar="URL",
+        envvar="HOLDFAST_STORE",
+        help="The store, for example sqlite:jobs.db; else HOLDFAST_STORE.",
+        expose_value=False,
+        is_eager=True,
+        callback=_keep("holdfast.store"),
+    )
+    namespace = click.option(
+        "--namespace",
+        metavar="NAME",
+        help="The namespace; by default the unnamed one.",
+        expose_value=False,
+        is_eager=True,
+        callback=_keep("holdfast.namespace"),
+    )
+    return store(namespace(command))
+
+
+def _keep(place: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        del param
+        ctx.meta[place] = value
+
+    return keep
+
+
+def target() -> Target:
+    """Give the store the running command was told to use. Raises UsageError if there is none."""
+    meta = click.get_current_context().meta
+    url = meta.get("holdfast.store")
+    if not url:
+        raise UsageError("no store was named.", hint="Give --store URL, or set HOLDFAST_STORE, e.g. to sqlite:jobs.db.")
+    return Target(url, meta.get("holdfast.namespace"))

@@ -1,0 +1,66 @@
+"""Values as they are typed: durations, times, tags, payloads. What they may be is checked by the rules."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import click
+import msgspec
+
+from holdfast.errors import InvalidValue
+from holdfast.model.payloads import admit_object
+from holdfast.model.times import Timestamp, parse_timestamp
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or a number with ms, s, m, h or d."""
+
+    name = "duration"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it as seconds."""
+        if isinstance(value, int | float):
+            return value
+        found = _DURATION.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is no duration such as 90, 1.5s, 5m, 2h or 1d.", param, ctx)
+        return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+class Moment(click.ParamType[str]):
+    """A time with its offset, such as 2026-01-06T10:15:30Z."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read it in the house format."""
+        if value == "now":
+            return value
+        try:
+            return parse_timestamp(value, "time")
+        except InvalidValue as problem:
+            self.fail(problem.message, param, ctx)
+
+
+def moment_or_none(value: str | None) -> Timestamp | None:
+    """Give a time that was typed; `now` is no time at all, for nothing is waited for."""
+    return None if value in (None, "now") else Timestamp(str(value))
+
+
+def tags_of(words: tuple[str, ...]) -> dict[str, str]:
+    """Read NAME=VALUE words."""
+    pairs = [word.partition("=") for word in words]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise InvalidValue(f"--tag: {name!r} is not NAME=VALUE. Nothing was stored.", field="tags")
+    return {name: value for name, _, value in pairs}
+
+
+def payload_of(text: str) -> msgspec.Raw:
+    """Check parameters that were typed; `-` reads them from stdin."""
+    raw = sys.stdin.buffer.read() if text == "-" else text.encode(errors="surrogateescape")
+    return admit_object(raw)

@@ -1,0 +1,94 @@
+"""`-w [SECONDS]`: a read that goes on. Redrawn on a terminal; elsewhere JSON lines, one for each record that changed.
+
+Woken by the store's feed; SECONDS is the longest pause between two looks. It ends when interrupted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from holdfast.cli.output import Output, Record, encoded
+from holdfast.cli.target import Target
+from holdfast.cli.terminal import put
+from holdfast.stores.protocol import View
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What is looked at: its records, and the lines that show them.
+Shown = tuple[Sequence[Record], Callable[[], list[str]]]
+
+#: Longest pause between two looks if none was given, in seconds: ages move on a terminal though nothing happens.
+PAUSE_S = 2.0
+#: A number after `-w`. Longer ones are the beginning of an id.
+_SECONDS = re.compile(r"\d{1,5}(\.\d+)?")
+# Home, each line cleared to its end, then everything below: no flicker.
+_HOME, _LINE_END, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class WatchCommand(click.Command):
+    """A command that knows `-w` with and without a number."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `-w` for `-w SECONDS` only if a number follows."""
+        words: list[str] = []
+        for at, word in enumerate(args):
+            if word in ("-w", "--watch") and not (at + 1 < len(args) and _SECONDS.fullmatch(args[at + 1])):
+                words.append(f"--watch={PAUSE_S}")
+            else:
+                words.append(word)
+        return super().parse_args(ctx, words)
+
+
+def watch_option(command: F) -> F:
+    """Give a reading command `-w`."""
+    return click.option(
+        "-w",
+        "--watch",
+        type=click.FloatRange(min=0.1),
+        metavar="[SECONDS]",
+        help="Go on: redraw when something happens, and at least so often.",
+    )(command)
+
+
+def show(
+    target: Target, output: Output, watch: float | None, look: Callable[[View], Shown], *, key: str, one: bool = False
+) -> None:
+    """Write what `look` sees, once or for as long as it is watched. `one` is a single record."""
+    with target.reading() as reader:
+        seen: dict[str, str] = {}
+        while True:
+            with reader.look() as view:
+                seq = view.seq
+                records, table = look(view)
+            if watch is None:
+                if one:
+                    output.record(records[0], table, key)
+                else:
+                    output.records(records, table, key)
+                return
+            if output.form == "table" and output.screen.is_terminal:
+                _draw(output, table())
+            else:
+                _print_changes(records, key, seen)
+            reader.wait(seq, watch)
+
+
+def _draw(output: Output, lines: list[str]) -> None:
+    if output.screen.can_redraw:
+        put(_HOME + "\n".join(line + _LINE_END for line in lines) + "\n" + _BELOW)
+    else:
+        put("\n".join([*lines, ""]))
+
+
+def _print_changes(records: Sequence[Record], key: str, seen: dict[str, str]) -> None:
+    """Write each record that is new or other than when it was last written."""
+    for record in records:
+        line = encoded(record)
+        name = str(record[key])
+        if seen.get(name) != line:
+            seen[name] = line
+            put(line)
