@@ -138,8 +138,6 @@ def test_a_process_killed_again_and_again_loses_nothing_it_acknowledged(tmp_path
 
 def test_processes_on_one_file_killed_one_after_the_other_lose_nothing_they_acknowledged(tmp_path):
     url, oracle, dice = f"sqlite:{tmp_path / 'jobs'}", Oracle(), Random("three")
-    # The file is there before three want to make it at once, which is another test's story.
-    open_store(url).close()
     names = iter(f"c{number}" for number in range(10_000))
     children = [Child(url, next(names), oracle) for _ in range(3)]
     for number in range(KILLS):

@@ -164,7 +164,6 @@ class Concurrency(Topic):
                 # The first commit is held until all others stand in line behind it.
                 for number in range(1, THREADS):
                     pool.submit(harness.enqueue, f"j{number}")
-                arrived.wait(0.05)
                 while len(harness.engine._waiting) < THREADS - 1:  # noqa: SLF001 - the line can only be seen from inside
                     arrived.wait(0.001)
 
