@@ -1,4 +1,4 @@
-"""What the journal's tests share: a journal on the fake disk that makes the same calls every time; lines made by hand."""
+"""What the journal's tests share: a journal on the fake disk that makes the same calls each time; lines by hand."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_an_undone_removal_below_two_snapshots_is_finished_at_opening():
         if number in {15, 25}:
             checkpoint(journal, [])
     fs = fs.reboot()
-    oldest = sorted(kept)[0]
+    oldest = min(kept)
     assert oldest not in fs.tree()
     fs.put(oldest, kept[oldest])
     journal = opened(fs, SMALL)

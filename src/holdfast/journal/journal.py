@@ -85,6 +85,7 @@ class Journal:
                 fs, self._segments, found.end, segment_bytes=options.segment_bytes, monotonic=clock.monotonic
             )
             self._counters = self._tail.counters
+            self._counters.replay_records = found.scanned
             self._commit = GroupCommit(self._tail, clock, options, found.last_ts)
             newest = found.snapshot.seq if found.snapshot else 0
             self._checkpoints = Checkpoints(
