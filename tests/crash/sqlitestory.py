@@ -351,6 +351,11 @@ class Oracle:
         while self._abandoned:
             bury(self._abandoned.pop())
 
+    def close_found(self) -> None:
+        """Close what `open_and_find` left open, as a program does in the end."""
+        while self._abandoned:
+            self._abandoned.pop().close()
+
     def _send_again(self, store: SqliteStore, found: int, high: int, *, to_the_end: bool) -> None:
         """What was acknowledged last and what was under way, once more; then, if asked, all the rest of the life."""
         client = Client(store)

@@ -22,9 +22,9 @@ from holdfast.testing.simvfs import CHANGES, Call, SimVfs, available
 from holdfast.testing.vfsdisk import VfsDisk, write_image
 
 is_available, reason = available()
-pytestmark = pytest.mark.skipif(not is_available, reason=reason)
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
+pytestmark = [pytest.mark.skipif(not is_available, reason=reason), pytest.mark.timeout(7200 if SOAK else 300)]
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
 #: What becomes of bytes and of names that were not synced.
 CUTS = [
     ("lose", "lose"),
@@ -267,6 +267,33 @@ def rewrites_listed(monkeypatch):
     monkeypatch.setattr(os, "pwrite", listed_pwrite)
     monkeypatch.setattr(os, "fsync", listed_fsync)
     return watched.append
+
+
+def test_recovery_can_be_interrupted_anywhere_and_ends_the_same(oracle, fresh, rewrites_listed, tmp_path):
+    """A cut, then an opening and a closing that another cut ends: as if they had not been interrupted."""
+    calls, book = lived(fresh(), oracle)
+    changes = [at for at, call in enumerate(calls) if call.kind in CHANGES]
+    for at in changes[5 :: 10 if SOAK else 150]:
+        torn = write_image(VfsDisk(calls[:at]).cut("blocks", at), tmp_path / "torn")
+        with SimVfs(torn) as vfs:
+            rewrites_listed(vfs)
+            found = oracle.open_and_find(torn, *book.bounds(at))
+            oracle.close_found()
+        steps = [n for n, call in enumerate(vfs.calls) if call.kind in CHANGES]
+        opened = next((n for n in steps if vfs.calls[n] == Call("sync", f"{DATABASE}-wal")), 0)
+        for n in steps[at % 9 :: 1 if SOAK else 9]:
+            image = write_image(VfsDisk(vfs.calls[:n]).cut("blocks", n), tmp_path / "image")
+            # Until the opening is done, what was under way may still be there or not.
+            low, high = (found, found) if n > opened else book.bounds(at)
+            try:
+                oracle.examine(image, low, high)
+            except BaseException as error:
+                error.add_note(f"cut before call {at}, then before call {n} of the opening")
+                raise
+            finally:
+                shutil.rmtree(image)
+            injected["cuts"] += 1
+        shutil.rmtree(torn)
 
 
 def find_then_cut(oracle, folder, rewrites_listed, fault, nth):

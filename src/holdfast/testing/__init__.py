@@ -1,4 +1,4 @@
-"""What users and we test with: a clock that is set by hand, and a file system that crashes on request.
+"""What users and we test with: a clock that is set by hand, a file system and a SQLite that crash on request.
 
 Names are loaded when first asked for, so that importing one tool does not pay for the others.
 """
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.simfs import SimCrash, SimFS
+    from holdfast.testing.simvfs import SimVfs
 
-__all__ = ["ManualClock", "SimCrash", "SimFS"]
+__all__ = ["ManualClock", "SimCrash", "SimFS", "SimVfs"]
 
 _HOMES = {
     "ManualClock": "holdfast.testing.clock",
     "SimCrash": "holdfast.testing.simfs",
     "SimFS": "holdfast.testing.simfs",
+    "SimVfs": "holdfast.testing.simvfs",
 }
 
 
