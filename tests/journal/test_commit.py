@@ -11,6 +11,7 @@ from journal_kit import NOW, QUIET, events, kinds, numbers, opened, put
 
 from holdfast.errors import StoreClosed, StoreFailed, StoreFull
 from holdfast.journal import Journal, JournalOptions
+from holdfast.journal.commit import _wake
 from holdfast.points import listening
 from holdfast.testing import ManualClock, SimFS
 
@@ -415,3 +416,65 @@ def test_after_a_fork_the_child_cannot_write_and_the_parent_can(tmp_path):
     with Journal.open(tmp_path / "store") as again:
         assert numbers(again) == [1, 3]
         assert [seq for seq, _ in events(again)] == [1, 2, 3]
+
+
+def test_a_leader_that_lingers_takes_company_along():
+    journal = opened(SimFS(), JournalOptions(flush_after_s=None, linger_s=0.001))
+    put(journal, 1)
+    assert numbers(journal) == [1]
+    journal.close()
+
+
+def test_a_batch_that_can_be_neither_written_nor_removed_fails_the_journal():
+    fs = SimFS()
+    journal = opened(fs)
+    put(journal, 1)
+    fs.shorten("write", 1)
+    fs.fail("write", 2, errno.ENOSPC)
+    fs.fail("truncate", 1, errno.EIO)
+    with pytest.raises(StoreFailed, match="neither written nor removed"):
+        put(journal, 2)
+    assert numbers(opened(fs.reboot())) == [1]
+
+
+def test_a_flushing_thread_that_dies_takes_nobody_with_it_in_silence():
+    clock = ManualClock()
+    journal = Journal.open("store", fs=SimFS(), clock=clock, options=JournalOptions())
+    told = threading.Event()
+
+    def die():
+        raise SystemExit
+
+    with listening("journal.leading", die):
+        ticket = journal.append([{"type": "t:put", "n": 1}], ts=NOW)
+        ticket.on_done(lambda _: told.set())
+        assert told.wait(30)
+    assert isinstance(ticket.error, StoreFailed)
+    with pytest.raises(StoreFailed):
+        put(journal, 2)
+    journal.close()
+
+
+def test_a_forked_journal_forgets_what_other_threads_were_doing():
+    journal = opened(SimFS())
+    journal._commit._lock.acquire()
+    journal._leave_to_parent()
+    with pytest.raises(StoreClosed):
+        put(journal, 1)
+    journal.close()
+
+
+def test_an_interrupt_while_waking_others_still_wakes_them_all():
+    class Sleeper:
+        def __init__(self):
+            self.calls = 0
+
+        def wake(self):
+            self.calls += 1
+            if self.calls == 1 and self is sleepers[1]:
+                raise KeyboardInterrupt
+
+    sleepers = [Sleeper() for _ in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        _wake(sleepers)
+    assert all(sleeper.calls for sleeper in sleepers)

@@ -262,3 +262,20 @@ def test_the_judge_looks_at_pieces_between_multiples_of_the_sector():
     with pytest.raises(BadRecord) as caught:
         list(runs(fs, segment, segment.marks[0], last=True))
     assert is_torn(fs, caught.value)
+
+
+def test_later_lines_too_long_to_be_records_prove_nothing_and_hide_nothing():
+    def text(chain: int, *behind: tuple) -> bytes:
+        made = chained(chain, (1, PUT % 1), (2, PUT % 2), (3, padded(chain)[1]))
+        return made[:512] + bytes(512) + made[1024:] + b"y" * (MAX_LINE + 2 * scan.CHUNK) + b"\n" + chained(5, *behind)
+
+    assert numbers(opened(log_with(text))) == [1, 2]
+    assert refused(log_with(lambda chain: text(chain, (9, PUT % 9)))).facts["line"] == 3
+
+
+def test_a_later_record_without_newline_proves_as_much():
+    def text(chain: int) -> bytes:
+        made = chained(chain, (1, PUT % 1), (2, PUT % 2), (3, padded(chain)[1]), (4, PUT % 4))
+        return made[:512] + bytes(512) + made[1024:-1]
+
+    assert refused(log_with(text)).facts["line"] == 3

@@ -205,6 +205,8 @@ def _is_proven_synced(fs: FS, handle: Handle, start: int, size: int, seq: int) -
     rest, offset, skipping = b"", start, False
     while offset < size:
         chunk = _read_all(fs, handle, offset, min(offset + CHUNK, size))
+        if not chunk:  # the file became shorter while it was read
+            return False
         offset += len(chunk)
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()

@@ -21,9 +21,6 @@ _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{8})\.jsonl")
 MARK_EVERY = 64 * 1024
 
 
-_noting = Lock()
-
-
 class Mark(NamedTuple):
     """A place in a segment: the number of the record that begins there, and the sum of the one before it."""
 
@@ -35,7 +32,7 @@ class Mark(NamedTuple):
 class Segment:
     """One file of the log."""
 
-    __slots__ = ("chain", "first", "marks", "path")
+    __slots__ = ("_noting", "chain", "first", "marks", "path")
 
     def __init__(self, first: int, chain: int) -> None:
         self.first = first
@@ -43,11 +40,12 @@ class Segment:
         self.path = f"{FOLDER}/{first:020d}-{chain:08x}.jsonl"
         #: Verified places, rising, thinly spread; the start of the file is always one.
         self.marks = [Mark(first, 0, chain)]
+        self._noting = Lock()
 
     def note(self, mark: Mark) -> None:
         """Remember a verified place, if the last one is far enough behind."""
         if mark.offset - self.marks[-1].offset >= MARK_EVERY:
-            with _noting:  # readers and the writer meet here; marks must keep rising
+            with self._noting:  # readers and the writer meet here; marks must keep rising
                 if mark.offset - self.marks[-1].offset >= MARK_EVERY:
                     self.marks.append(mark)
 
