@@ -164,6 +164,15 @@ def test_v5_deeper_nesting_is_refused_as_a_value():
         pack({"a": value})
 
 
+def test_v5_a_parser_that_runs_out_of_stack_is_no_crash(monkeypatch):
+    def deep(*_args, **_kwargs):
+        raise RecursionError
+
+    monkeypatch.setattr(json, "loads", deep)
+    with pytest.raises(InvalidValue, match="deeper"):
+        admit(b" [1]")
+
+
 def test_v5_a_value_that_contains_itself_is_refused():
     value = []
     value.append(value)

@@ -1,12 +1,12 @@
 """Unique keys: within which jobs, for how long, and who takes them over."""
 
 import pytest
-from world import World
+from world import START, World, new
 
 from holdfast.model import commands as c
 from holdfast.model.jobs import KeyScope
 from holdfast.model.records import HeldKey
-from holdfast.rules.keys import unique_key
+from holdfast.rules.keys import hold_of, holder, table_key, unique_key
 
 
 def holders(world):
@@ -52,8 +52,10 @@ def test_a_scope_says_among_which_jobs_a_key_is_unique():
 
 
 def test_a_key_cannot_be_written_so_that_it_falls_into_another_scope():
-    assert unique_key(KeyScope.TASK, "a", "q", "b c") != unique_key(KeyScope.TASK, "a b", "q", "c").replace("a b", "ab")
-    assert unique_key(KeyScope.NAMESPACE, "t", "q", "x") != unique_key(KeyScope.TASK, "t", "q", "x")
+    """Names have no blanks, so the first two words tell scope and name, whatever the key holds."""
+    tricky = unique_key(KeyScope.NAMESPACE, "t", "q", "task t x")
+    assert tricky not in {unique_key(KeyScope.TASK, "t", "q", "x"), unique_key(KeyScope.QUEUE, "t", "task", "t x")}
+    assert unique_key(KeyScope.TASK, "a", "q", "b c") != unique_key(KeyScope.TASK, "b", "q", "a c")
 
 
 @pytest.mark.parametrize("how", ["complete", "fail", "cancel", "bury", "give up"])
@@ -153,13 +155,7 @@ def test_a_key_held_for_ever_survives_retention():
     reply = world.enqueue("b", key="k", key_hold="forever")
     assert (reply.job_id, reply.created) == ("a", False)
     assert world.enqueue("b2", key="k", on_conflict="replace").job_id == "a"
-    assert world.refused(c.Enqueue(jobs=(_reject("b"),))) == "duplicate_key"
-
-
-def _reject(job_id):
-    from world import new  # noqa: PLC0415 - one use
-
-    return new(job_id, key="k", on_conflict="reject")
+    assert world.refused(c.Enqueue(jobs=(new("b", key="k", on_conflict="reject"),))) == "duplicate_key"
 
 
 @pytest.mark.parametrize("hold", ["active", "queued", "window", "forever"])
@@ -210,3 +206,6 @@ def test_a_job_without_a_key_holds_none():
     world.enqueue("a")
     world.enqueue("b")
     assert holders(world) == {}
+    assert (table_key(world.job("a")), hold_of(world.job("a")), holder(world.tables, world.job("a"), START)) == (
+        None,
+    ) * 3

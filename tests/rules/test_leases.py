@@ -391,6 +391,21 @@ def test_a_lost_link_of_a_chain_is_followed_at_its_own_place():
     assert ids(world.lease(2)) == [heir.job_id, "behind"]
 
 
+@pytest.mark.parametrize("mode", ["requeue", "chain"])
+def test_a_job_lost_after_its_latest_start_is_skipped_in_the_same_commit(mode):
+    world = World()
+    world.start("j", ttl_s=10, retry_mode=mode)
+    world.wait(30)
+    assert world.do(c.Expire()).count == 1
+    waits = world.tables.successors("j")[0] if mode == "chain" else world.job()
+    assert (waits.status, waits.cancel_reason) == ("CANCELLED", "expired")
+    assert (world.run("j").status, world.tables.runs("j")[0].status) == (
+        "LOST" if mode == "chain" else "SKIPPED",
+        "LOST",
+    )
+    assert world.do(c.Expire()).count == 0
+
+
 @pytest.mark.parametrize(
     ("lapsed", "reason"),
     [(-MICRO, "timeout"), (0, "timeout"), (MICRO, "clock_jump"), (3600, "clock_jump")],
