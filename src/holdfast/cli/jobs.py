@@ -12,7 +12,7 @@ from holdfast.cli.ids import find, find_all, given
 from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import safe, say
-from holdfast.cli.values import Duration, Moment, moment_or_none, payload_of, tags_of
+from holdfast.cli.values import Duration, Moment, Word, moment_or_none, payload_of, tags_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.clock import SystemClock
 from holdfast.errors import InvalidArguments, JobNotFound
@@ -43,7 +43,7 @@ def jobs() -> None:
 
 
 @jobs.command(cls=WatchCommand)
-@click.option("--status", type=click.Choice(list(JobStatus), case_sensitive=False), help="Only these.")
+@click.option("--status", type=Word(JobStatus), help="Only these.")
 @click.option("--queue", help="Only of this queue.")
 @click.option("--task", help="Only of this task.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
@@ -155,10 +155,10 @@ def _last(view: View, job_id: JobId) -> Job:
 @click.option("--lease", "lease_s", type=Duration(), help="Length of a lease.")
 @click.option("--max-attempts", type=int, help="Executions that may report, in total.")
 @click.option("--max-expiries", type=int, help="Lost leases after which it is DEAD.")
-@click.option("--retry", "retry_mode", type=click.Choice(list(RetryMode)), help="What an automatic retry does.")
+@click.option("--retry", "retry_mode", type=Word(RetryMode), help="What an automatic retry does.")
 @click.option("--key", help="Makes it unique.")
-@click.option("--key-scope", type=click.Choice(list(KeyScope)), help="Among which jobs.")
-@click.option("--key-hold", type=click.Choice(list(KeyHold)), help="For how long.")
+@click.option("--key-scope", type=Word(KeyScope), help="Among which jobs.")
+@click.option("--key-hold", type=Word(KeyHold), help="For how long.")
 @click.option("--key-window", "key_window_s", type=Duration(), help="Length of a window hold.")
 @click.option("--on-conflict", type=click.Choice(["return", "reject", "replace"]), help="If the key is held.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="May be given often.")

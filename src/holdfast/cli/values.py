@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from enum import StrEnum
 
 import click
 import msgspec
@@ -44,6 +45,18 @@ class Moment(click.ParamType[str]):
             return parse_timestamp(value, "time")
         except InvalidValue as problem:
             self.fail(problem.message, param, ctx)
+
+
+class Word(click.Choice[str]):
+    """One of the words of a closed set, in any case."""
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__([member.value for member in kind], case_sensitive=False)
+        self._kind = kind
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
+        """Read it as a member of the set."""
+        return self._kind(super().convert(value, param, ctx))
 
 
 def moment_or_none(value: str | None) -> Timestamp | None:
