@@ -232,6 +232,24 @@ def test_a_report_sent_again_is_acknowledged_and_the_first_one_stays(how, mode):
     assert content(world.tables) == before
 
 
+@pytest.mark.parametrize("how", ["raises", "snoozes", "released"])
+@pytest.mark.parametrize("since", ["leased again", "completed", "cancelled"])
+def test_a_report_sent_again_tells_where_the_job_went_then_and_not_where_it_is_now(how, since):
+    world = World()
+    token = world.start("j")
+    first = end(world, how, token)
+    assert first.job_status == "QUEUED"
+    world.wait(60)
+    if since == "cancelled":
+        world.do(c.Cancel(job_id="j"))
+    else:
+        (grant,) = world.lease()
+        if since == "completed":
+            world.do(c.Complete(job_id="j", token=grant.token))
+    again = end(world, how, token)
+    assert (again.duplicate, again.job_status) == (True, "QUEUED")
+
+
 def test_a_late_failure_never_undoes_completion():
     world = World()
     token = world.start("j")

@@ -12,7 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.timekeeping import Reading
 from holdfast.model.commands import EndSessions, Expire, Prune, Retention
 from holdfast.model.jobs import Job
-from holdfast.model.outcomes import Refusal, Swept
+from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.state import Lane
@@ -104,9 +104,7 @@ def _all(engine: Engine, sweep: Expire | EndSessions | Prune) -> int:
     """Send a sweep until it finds nothing more; return how much it did."""
     total = 0
     while True:
-        outcome = engine.submit(sweep)
-        if isinstance(outcome, Refusal):
-            raise outcome.error()
+        outcome = engine.ask(sweep)
         assert isinstance(outcome, Swept)
         total += outcome.count
         if not outcome.more or not outcome.count:

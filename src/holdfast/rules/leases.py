@@ -168,6 +168,12 @@ def already(run: Run) -> Refusal:
     )
 
 
+def reported_before(state: State, job: Job, run: Run) -> Decision:
+    """Acknowledge a report sent again with what it did then: it ended the job if both ended at once, else queued it."""
+    status = job.status if job.finished_at == run.finished_at else JobStatus.QUEUED
+    return answer(Reported(job_status=status, duplicate=True, successor=automatic_heir(state, job)))
+
+
 # --- extend, release --------------------------------------------------------------------------------------------------
 
 
@@ -206,7 +212,7 @@ def decide_release(state: State, command: Release, now: Timestamp, draws: Draws)
         if run.reason != "released":
             return answer(already(run))
         assert job is not None
-        return answer(Reported(job_status=job.status, duplicate=True, successor=automatic_heir(state, job)))
+        return reported_before(state, job, run)
     not_before = later(now, command.delay_s) if command.delay_s else None
     chained = job.retry_mode is RetryMode.CHAIN and command.begun
     follows = JobId(draws.new_id()) if chained and job.cancel_requested_at is None else None

@@ -16,9 +16,9 @@ from holdfast.model.payloads import shorten_error
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
-from holdfast.rules.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding
+from holdfast.rules.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding, reported_before
 from holdfast.rules.order import back
-from holdfast.rules.retry import automatic_heir, delay_s, successor
+from holdfast.rules.retry import delay_s, successor
 from holdfast.rules.state import State
 
 
@@ -51,7 +51,7 @@ def _late(state: State, job: Job | None, report: Report) -> Decision:
     if not _is_same_kind(run, report):
         return answer(already(run))
     assert job is not None
-    return answer(Reported(job_status=job.status, duplicate=True, successor=automatic_heir(state, job)))
+    return reported_before(state, job, run)
 
 
 def _is_same_kind(run: Run, report: Report) -> bool:
