@@ -1,8 +1,9 @@
 """A process to be killed: producers and workers on one store, telling everything they send and hear.
 
-Run as `python -m holdfast.testing.crash URL NAME SEED`. Four threads create jobs, four lease, run and report them. Each
-line goes to standard output in one write before or after the call it speaks of, so what was acknowledged is known to
-the parent even if the next instruction is the last. `Child` starts one and kills it after so many acknowledgements.
+Run as `python -m holdfast.testing.crash URL NAME [half]`. Four threads create jobs, four lease, run and report them.
+Each line goes to standard output in one write, before or after the call it speaks of, so that what was acknowledged is
+known to the parent even if the next instruction is the last. `Child` starts one and kills it after so many
+acknowledgements, or, with `half` and `wal:`, in the middle of a large write.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ import msgspec
 from holdfast.engine import Engine
 from holdfast.engine.maintenance import recover, tick
 from holdfast.errors import LeaseLost, StoreError
+from holdfast.journal.fs import Handle, OsFS
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, RetryMode
 from holdfast.model.outcomes import Grant, Leased, Refusal
-from holdfast.stores.opening import open_store
+from holdfast.stores.opening import open_store, parse_url
+from holdfast.stores.wal import WalStore
 from holdfast.testing.oracle import Oracle
 
 PRODUCERS = WORKERS = 4
 #: Jobs a producer makes before it rests; a child is meant to be killed long before.
 MOST = 400
-#: Bytes of a padding so large that a kill finds its write half done.
-LARGE = 800_000
+#: Bytes of a padding so large that its write can be met half done.
+LARGE = 1_000_000
 #: Short, so that what a killed process held is soon run by others, and what is merely slow is lost now and then.
 LEASE_S = 2.0
 #: Seconds a worker waits for work before it looks whether time has ended something.
@@ -110,14 +113,28 @@ def _end(engine: Engine, grant: Grant, dice: Random) -> None:
         tell("trouble", *execution, outcome.code)
 
 
-def main(url: str, name: str, seed: str) -> None:
+class HalfDone(OsFS):
+    """Files whose first large write stops half done: the process will be killed there."""
+
+    def write(self, h: Handle, data: bytes | memoryview) -> int:
+        """Write, or write a half, say so, and wait for the end."""
+        if len(data) < LARGE:
+            return super().write(h, data)
+        super().write(h, data[: len(data) // 2])
+        tell("half")
+        threading.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
+def main(url: str, name: str, *modes: str) -> None:
     """Open the store, recover, and work until killed."""
-    engine = Engine(open_store(url))
+    path = parse_url(url).path
+    engine = Engine(WalStore.open(path, fs=HalfDone(path)) if "half" in modes else open_store(url))
     recover(engine)
 
     def run(action: Callable[[Engine, str, Random], None], label: str) -> None:
         try:
-            action(engine, label, Random(f"{seed} {label}"))  # noqa: S311 - chance for a test, no secret
+            action(engine, label, Random(label))  # noqa: S311 - chance for a test, no secret
         except StoreError as error:
             tell("trouble", label, error)
 
@@ -132,12 +149,12 @@ def main(url: str, name: str, seed: str) -> None:
 class Child:
     """A process that works on a store until it is killed."""
 
-    def __init__(self, url: str, name: str, oracle: Oracle) -> None:
-        """Start it; what it tells goes to the oracle."""
+    def __init__(self, url: str, name: str, oracle: Oracle, *modes: str) -> None:
+        """Start it; what it tells goes to the oracle. With the mode `half` it stops in its first large write."""
         self.name = name
         self._oracle = oracle
         self._process = subprocess.Popen(  # noqa: S603 - our own module, with arguments of the test
-            [sys.executable, "-m", "holdfast.testing.crash", url, name, name],
+            [sys.executable, "-m", "holdfast.testing.crash", url, name, *modes],
             stdout=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
         )
@@ -157,6 +174,13 @@ class Child:
         self.kill()
         if not alive:
             raise AssertionError(f"{self.name} ended or hung before {acknowledged} acknowledgements")
+
+    def kill_half_done(self, patience_s: float = 120) -> None:
+        """Kill it in the middle of a write. Raises if it never got there."""
+        alive = self._oracle.wait_for_half(self.name, patience_s)
+        self.kill()
+        if not alive:
+            raise AssertionError(f"{self.name} ended or hung before it stood in a write")
 
     def kill(self) -> None:
         """Kill it now, as a power cut for this process alone."""

@@ -42,6 +42,7 @@ class Oracle:
         #: What no child should ever tell.
         self.trouble: list[str] = []
         self._acknowledged: Counter[str] = Counter()
+        self._halted: set[str] = set()
         self._gone: set[str] = set()
 
     def hear(self, child: str, line: str) -> None:
@@ -51,6 +52,8 @@ class Oracle:
             match word:
                 case "sent":
                     self.sent[rest[0]] = int(rest[1])
+                case "half":
+                    self._halted.add(child)
                 case "yes":
                     self.yes.add(rest[0])
                     self._acknowledged[child] += 1
@@ -80,6 +83,12 @@ class Oracle:
         with self._heard:
             self._heard.wait_for(lambda: self._acknowledged[child] >= acknowledged or child in self._gone, patience_s)
             return self._acknowledged[child] >= acknowledged
+
+    def wait_for_half(self, child: str, patience_s: float) -> bool:
+        """Wait until a child stands in the middle of a write; False if it ended before, or patience did."""
+        with self._heard:
+            self._heard.wait_for(lambda: child in self._halted or child in self._gone, patience_s)
+            return child in self._halted
 
     @property
     def maybe(self) -> list[str]:
