@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 
 import pytest
@@ -108,3 +109,27 @@ def test_what_is_whole_is_not_complained_about(tmp_path):
         with store.read() as view:
             assert len(list(view.all(Job))) == 5
         store.close()
+
+
+def test_a_record_cut_short_was_never_acknowledged_and_is_cut_off(tmp_path):
+    engine = Engine(open_store(f"wal:{tmp_path / 'jobs'}", clock=ManualClock()), clock=ManualClock())
+    for name in "abc":
+        engine.ask(Enqueue(jobs=(new_job(name),)))
+    shutil.copytree(tmp_path / "jobs", tmp_path / "crashed")
+    engine.close()
+    (log,) = (tmp_path / "crashed" / "log").glob("*.jsonl")
+    start = log.read_bytes().rindex(b"\n", 0, -1) + 1
+    size = log.stat().st_size
+    for cut in [*range(start, size - 3, 9), size - 3, size - 2, size - 1]:
+        place = tmp_path / f"cut{cut}"
+        shutil.copytree(tmp_path / "crashed", place)
+        torn = place / "log" / log.name
+        torn.write_bytes(torn.read_bytes()[:cut])
+        # Only the newline is missing when nothing else is: the record is whole.
+        kept = ["a", "b", "c"] if cut == size - 1 else ["a", "b"]
+        url = f"wal:{place}"
+        engine = Engine(open_store(url, clock=ManualClock()), clock=ManualClock())
+        engine.ask(Enqueue(jobs=(new_job("z"),)))
+        engine.close()
+        assert [job.job_id for job in shown(url)["jobs"]] == [*kept, "z"]
+        shutil.rmtree(place)
