@@ -86,6 +86,8 @@ class Batch(Lookups):
         reach("sqlite.settled")
         if self._events:
             self._db.executemany(SQL["insert_event"], self._events)
+            seq, ts, _, chain = self._events[-1]
+            self._now = self._now._replace(seq=seq, ts=ts, chain=chain)
         authority = self._known[Authority][AUTHORITY]
         if authority is not None:
             self._now = self._now._replace(
@@ -119,7 +121,8 @@ class Batch(Lookups):
     def add(self, events: Sequence[Event], now: Timestamp) -> None:
         """Fold and keep the events of one command, all or none."""
         texts = [_encoded(event) for event in events]
-        first, ts, chain = self._now.seq + 1, max(now, Timestamp(self._now.ts)), self._now.chain
+        last = self._events[-1] if self._events else (self._now.seq, self._now.ts, "", self._now.chain)
+        first, ts, chain = last[0] + 1, max(now, Timestamp(last[1])), last[3]
         undo: list[tuple[type[Record], Key, Any, Any, bool]] = []
         try:
             for seq, event in enumerate(events, start=first):
@@ -131,7 +134,6 @@ class Batch(Lookups):
         for seq, text in enumerate(texts, start=first):
             chain = chained(chain, seq, ts, text)
             self._events.append((seq, ts, text.decode(), chain))
-        self._now = self._now._replace(seq=first + len(texts) - 1, ts=ts, chain=chain)
 
     def promote(self, now: Timestamp, limit: int) -> None:
         """Make up to `limit` delayed jobs whose time has come ready."""
@@ -166,7 +168,10 @@ class Batch(Lookups):
             # What comes later under this key is a new row: an ended job's may not be changed into it.
             pending[key] = None
             gone.add(key)
-        self._note(before, record)
+        if kind is Job:
+            self._note_job(before, record)
+        elif kind is Run:
+            self._note_run(before, record)
         self._known[kind][key] = record
         return kind, key, before, row, was_pending
 
@@ -185,22 +190,23 @@ class Batch(Lookups):
         self._last_runs.clear()
         self._backs.clear()
 
-    def _note(self, before: Any, after: Any) -> None:
-        """Keep the short-cuts right: the newest run of a job, and the back of a band."""
-        for job in (before, after):
-            if isinstance(job, Job) and job.status is JobStatus.QUEUED:
-                band = (job.namespace, job.queue, job.rank)
-                back = self._backs.get(band)
-                if back is None:
-                    continue
-                if job is after and job.position > back:
-                    self._backs[band] = job.position
-                elif job is before and job.position == back:
-                    del self._backs[band]
-        if isinstance(after, Run):
-            # A fold only ever touches the newest run of a job, or adds one behind it.
+    def _note_job(self, before: Any, after: Any) -> None:
+        """Keep the back of the bands right: raised by a job behind it, unknown once the last job leaves."""
+        if before is not None and before.status is JobStatus.QUEUED:
+            band = (before.namespace, before.queue, before.rank)
+            if self._backs.get(band) == before.position:
+                del self._backs[band]
+        if after is not None and after.status is JobStatus.QUEUED:
+            band = (after.namespace, after.queue, after.rank)
+            back = self._backs.get(band)
+            if back is not None and after.position > back:
+                self._backs[band] = after.position
+
+    def _note_run(self, before: Any, after: Any) -> None:
+        """Keep the newest runs right: a fold only ever touches the newest run of a job, or adds one behind it."""
+        if after is not None:
             self._last_runs[after.job_id] = after
-        elif isinstance(before, Run):
+        elif before is not None:
             self._last_runs.pop(before.job_id, None)
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -248,7 +254,7 @@ class Batch(Lookups):
     @property
     def seq(self) -> int:
         """Number of the last event this batch contains."""
-        return self._now.seq
+        return self._events[-1][0] if self._events else self._now.seq
 
     def get(self, kind: type[R], key: Key) -> R | None:
         """Give the record of that key, or None."""
