@@ -34,6 +34,8 @@ log = logging.getLogger("holdfast.worker")
 MOST = 100
 #: Handlers shorter than this (seconds, on average) are worth leasing ahead of free slots.
 SHORT_S = 0.05
+#: How many of them, for each slot.
+AHEAD = 1
 #: What waits for a slot longer than this is given back, for others to run. Seconds.
 PATIENCE_S = 0.5
 #: Seconds between two looks at whether running jobs were cancelled, and between two ticks.
@@ -134,9 +136,9 @@ class Pump:
     def cycle(self) -> bool:
         """Send what there is to send; tell whether there was anything."""
         now = self._now()
-        self._collect(now)
         self._enforce(now)
         self._shut_down(now)
+        self._collect(now)
         renewals = [held for held in self._slots.held() if held.renew_at <= now and held.stop is not Stop.LOST]
         room = self._room() if self._hope else 0
         if not (self._outbox or renewals or room):
@@ -154,7 +156,7 @@ class Pump:
     def _room(self) -> int:
         if self._grace_s is not None:
             return 0
-        ahead = self._slots.size if self._mean_s < SHORT_S else 0
+        ahead = AHEAD * self._slots.size if self._mean_s < SHORT_S else 0
         return min(MOST, self._slots.room(ahead))
 
     # --- what has ended -----------------------------------------------------------------------------------------------
@@ -207,9 +209,8 @@ class Pump:
                 self._stop(held, Stop.SHUTDOWN)
             self._release_at = min(self._release_at, now + FAREWELL_S)
         if self._release_at <= now:
-            # Handlers that ended meanwhile are not held any more; their outcomes are in the outbox or come with it.
+            # Handlers that ended meanwhile are not held any more; their outcomes are collected next.
             self._outbox.extend((held, Released(begun=True)) for held in self._slots.held() if self._slots.forget(held))
-            self._collect(now)
 
     # --- one commit ---------------------------------------------------------------------------------------------------
 

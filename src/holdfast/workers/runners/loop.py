@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
@@ -19,12 +20,19 @@ class LoopRunner:
         self._desk = desk
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._inbox: deque[Assignment] = deque()
+        self._is_woken = False
         #: Used by the loop's thread alone.
         self._tasks: dict[Token, asyncio.Task[None]] = {}
 
     def start(self, assignment: Assignment) -> None:
         """Begin a task of the loop."""
-        self._running_loop().call_soon_threadsafe(self._begin, assignment)
+        loop = self._running_loop()
+        self._inbox.append(assignment)
+        # Waking the loop is a system call; whoever comes before it has looked is seen anyway.
+        if not self._is_woken:
+            self._is_woken = True
+            loop.call_soon_threadsafe(self._begin_all)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -40,6 +48,11 @@ class LoopRunner:
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
+
+    def _begin_all(self) -> None:
+        self._is_woken = False
+        while self._inbox:
+            self._begin(self._inbox.popleft())
 
     def _begin(self, assignment: Assignment) -> None:
         token = assignment.grant.token
