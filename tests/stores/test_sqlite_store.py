@@ -353,6 +353,24 @@ def test_a_long_reader_does_not_keep_a_snapshot_from_returning(store, engine):
         assert [job.job_id for job in view.all(Job)] == ["a"]
 
 
+def test_a_log_that_a_reader_keeps_from_being_cut_is_reported(store, engine, monkeypatch, caplog):
+    monkeypatch.setattr("holdfast.stores.sqlite.store.COPY_AT", 4096)
+    monkeypatch.setattr("holdfast.stores.sqlite.store.LONG_LOG", 50_000)
+    store._copy_at = 4096
+    engine.ask(enqueue("a"))
+    with store.read() as view:
+        for number in range(20):
+            engine.ask(enqueue(f"job{number}"))
+        assert [job.job_id for job in view.all(Job)] == ["a"]
+    sizes = [record.bytes for record in caplog.records if record.message == "store.log_growing"]
+    assert sizes
+    assert sizes == sorted(sizes)
+    caplog.clear()
+    for number in range(20, 40):
+        engine.ask(enqueue(f"job{number}"))
+    assert [record for record in caplog.records if record.message == "store.log_growing"] == []
+
+
 def test_a_forked_child_is_refused_and_does_the_parent_no_harm(path, store, engine):
     engine.ask(enqueue("a"))
     store.wait(0, 0)

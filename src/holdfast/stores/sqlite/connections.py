@@ -19,7 +19,6 @@ from holdfast.errors import (
     HoldfastError,
     StoreBusy,
     StoreDamaged,
-    StoreError,
     StoreFailed,
     StoreFull,
     StoreReadOnly,
@@ -169,8 +168,3 @@ def translated(error: sqlite3.Error, path: str) -> HoldfastError:
             **facts,
         )
     return StoreFailed(f"{path}: {text}. The outcome of what was in flight is unknown.", **facts)
-
-
-def stops_the_store(error: StoreError) -> bool:
-    """Tell whether after this error nothing written by this opening can be trusted to reach the disk."""
-    return isinstance(error, StoreFailed)

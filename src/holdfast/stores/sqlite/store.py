@@ -11,6 +11,7 @@ opening.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -42,10 +43,14 @@ from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.wake import Bells
 
+log = logging.getLogger(__name__)
+
 #: How long a write waits for other processes, in seconds.
 PATIENCE_S = 30.0
 #: Bytes of the write-ahead log at which a commit copies it into the database.
 COPY_AT = 16 * 1024 * 1024
+#: Bytes of it from which on it is reported each time it cannot be cut: some reader keeps its view too long.
+LONG_LOG = 4 * COPY_AT
 #: Events read at a time by `feed`.
 PAGE = 500
 #: Idle connections kept for readers.
@@ -178,7 +183,10 @@ class SqliteStore:
             if not isinstance(failure, StoreFull):
                 self._failure = failure
         # Readers, or a full disk, may have kept it from being cut: then it is tried again when the log has grown.
-        self._copy_at = max(COPY_AT, _log_size(self.path) + COPY_AT // 4)
+        size = _log_size(self.path)
+        self._copy_at = max(COPY_AT, size + COPY_AT // 4)
+        if size > LONG_LOG:
+            log.warning("store.log_growing", extra={"file": self.path, "bytes": size})
 
     def _take_back(self, batch: Batch, db: sqlite3.Connection) -> None:
         batch.finish()
