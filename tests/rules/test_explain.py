@@ -54,6 +54,13 @@ def test_the_first_in_line_is_ready_and_the_others_are_behind_it(engine):
     assert (third.code, third.sentence, third.holder) == ("behind", "2 ahead in queue default", "a")
 
 
+def test_a_delayed_job_whose_time_has_come_counts_from_its_own_place(engine, clock):
+    put(engine, "early", delay_s=5)
+    put(engine, "a", "b")
+    clock.advance(5)
+    assert why(engine, "early").code == "ready"  # although no Lease has met it yet
+
+
 def test_a_long_line_is_not_counted_to_its_end(engine):
     for at in range(0, COUNTED + 200, 100):
         put(engine, *(f"{at + n:05}" for n in range(100)))

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.model.times import Timestamp
+from holdfast.rules.order import place
 from holdfast.rules.retry import automatic_heir
 from holdfast.rules.state import State
 
@@ -67,7 +68,7 @@ def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
 def _in_line(state: State, job: Job, now: Timestamp) -> Reason:
     ahead, first = 0, None
     for other in islice(state.ready(job.namespace, (job.queue,), None, now), COUNTED):
-        if other.job_id == job.job_id:
+        if place(other) >= place(job):
             break
         first = first or other
         ahead += 1
