@@ -20,8 +20,9 @@ from holdfast.clock import SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
-from holdfast.errors import InvalidOperation, NotFound, UsageError
+from holdfast.errors import InvalidOperation, InvalidValue, NotFound, UsageError
 from holdfast.model.commands import Command
+from holdfast.model.ids import is_name
 from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.decide import decide
@@ -202,4 +203,7 @@ def target() -> Target:
     url = meta.get("holdfast.store")
     if not url:
         raise UsageError("no store was named.", hint="Give --store URL, or set HOLDFAST_STORE, e.g. to sqlite:jobs.db.")
-    return Target(url, meta.get("holdfast.namespace"))
+    namespace = meta.get("holdfast.namespace")
+    if namespace and not is_name(namespace):
+        raise InvalidValue(f"namespace: {namespace!r} is not a name.", field="namespace")
+    return Target(url, namespace)

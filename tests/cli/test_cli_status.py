@@ -1,0 +1,93 @@
+"""`holdfast status` and `holdfast explain`: what is going on, and why."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+import pytest
+
+from holdfast.model.commands import Fail, Lease
+from holdfast.model.jobs import RetryMode
+
+
+def test_a_status_counts_everything_and_says_how_durable_an_answer_is(holdfast, rows, filled, opened):
+    filled("a", "b", "c")
+    filled("d", namespace="x", queue="far")
+    with opened() as engine:
+        engine.ask(Lease(worker_id="w"))
+    status = rows("status")
+    assert (status["running"], status["counts"]["QUEUED"], status["durability"]) == (1, 3, "sync")
+    assert [(row["namespace"], row["name"]) for row in status["queues"]] == [("", "default"), ("x", "far")]
+    assert [row["name"] for row in rows("status", "--namespace", "x")["queues"]] == ["far"]
+    with opened() as engine, engine.read() as view:
+        assert status["seq"] <= view.seq
+    assert status["seq"] >= 5
+    page = holdfast("status").stdout
+    assert "dispatch    on\n" in page
+    assert "x/far" in page
+
+
+def test_relaxed_durability_is_named(rows, filled, place):
+    filled("a")
+    if place.startswith("wal:"):
+        assert rows("status", "--store", f"{place}?durability=relaxed")["durability"] == "relaxed"
+    else:
+        assert rows("status")["durability"] == "sync"
+
+
+def test_a_job_is_explained_with_the_chain_behind_it(rows, holdfast, filled, opened):
+    filled("a", retry_mode=RetryMode.CHAIN, max_attempts=2)
+    with opened() as engine:
+        (grant,) = engine.ask(Lease(worker_id="w")).grants
+        engine.ask(Fail(job_id=grant.job.job_id, token=grant.token, error="no", retry_after_s=3600))
+    old = rows("explain", "a")
+    (link,) = old["chain"]
+    assert (link["role"], link["status"], old["reason"]["holder"]) == ("retried by", "QUEUED", link["job_id"])
+    new = rows("explain", link["job_id"])
+    assert (new["reason"]["code"], new["reason"]["until"] is not None) == ("delayed", True)
+    assert [(other["role"], other["job_id"]) for other in new["chain"]] == [("retry of", "a")]
+    page = holdfast("explain", link["job_id"]).stdout
+    assert all(part in page for part in ("until", "retry of", "what would change it", "--at now"))
+
+
+def test_who_is_first_in_line_is_named(rows, filled):
+    filled("a", "b")
+    (link,) = rows("explain", "b")["chain"]
+    assert (link["role"], link["job_id"]) == ("first in line", "a")
+
+
+@pytest.mark.parametrize("state", ["paused", "stopped", "delayed", "behind", "running", "asked", "ended", "ready"])
+def test_every_command_that_explain_names_works_as_printed(rows, holdfast, filled, opened, state):
+    filled("first")
+    filled("my job; rm -rf x", delay_s=60 if state == "delayed" else None)
+    if state != "behind":
+        holdfast("jobs", "cancel", "first")
+    if state in ("paused", "stopped"):
+        holdfast(*(["queues", "pause", "default"] if state == "paused" else ["dispatch", "pause"]))
+    if state in ("running", "asked"):
+        with opened() as engine:
+            engine.ask(Lease(worker_id="w"))
+    if state in ("asked", "ended"):
+        holdfast("jobs", "cancel", "my job; rm -rf x")
+    told = rows("explain", "my job; rm -rf x")
+    assert told["ways_on"]
+    for way in told["ways_on"]:
+        words = shlex.split(way["command"])
+        assert words[0] == "holdfast"
+        done = holdfast(*words[1:])
+        assert done.exit_code == 0, (way, done.stderr)
+
+
+def test_a_queue_in_a_namespace_is_resumed_there(rows, holdfast, filled):
+    filled("a", namespace="x", queue="far")
+    holdfast("queues", "pause", "far", "--namespace", "x")
+    (command, *_) = [way["command"] for way in rows("explain", "a")["ways_on"]]
+    assert holdfast(*shlex.split(command)[1:]).exit_code == 0
+    assert rows("explain", "a")["reason"]["code"] == "ready"
+
+
+def test_explaining_nothing_exits_3(holdfast, filled):
+    filled("a")
+    told = holdfast("explain", "zz", "-o", "json")
+    assert (told.exit_code, msgspec.json.decode(told.stderr)["code"]) == (3, "job_not_found")
