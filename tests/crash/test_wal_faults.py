@@ -26,7 +26,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing import ManualClock, SimCrash, SimFS
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 #: Segments so small that the story rolls them; no thread flushes on its own, so that every run makes the same calls.
 TINY = JournalOptions(segment_bytes=2500, flush_after_s=None, full_retry_s=0.0, full_retries=2)
 
