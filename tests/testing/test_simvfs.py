@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from holdfast.testing import sqliteshim
 from holdfast.testing.simvfs import CHANGES, SimVfs, available
 from holdfast.testing.sqliteshim import NAME
 from holdfast.testing.vfsdisk import VfsDisk, write_image
@@ -142,6 +143,19 @@ def test_an_exception_inside_becomes_an_io_error_and_is_raised_at_the_end(tmp_pa
 
     with pytest.raises(ValueError, match="ours"):
         story()
+
+
+@pytest.mark.parametrize(
+    "problem", [AttributeError("sqlite3_vfs_find"), OSError("no such file"), ImportError("_sqlite3")]
+)
+def test_where_sqlite_cannot_be_reached_the_reason_is_told(monkeypatch, problem):
+    def hidden():
+        raise problem
+
+    monkeypatch.setattr(sqliteshim, "shim", hidden)
+    usable, why = available()
+    assert not usable
+    assert str(problem) in why
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
