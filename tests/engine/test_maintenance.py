@@ -14,6 +14,7 @@ from holdfast.model.jobs import Job, RetryMode
 from holdfast.model.records import DoneCommand
 from holdfast.model.times import later, stamp
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import START, ManualClock
 
 NOW = stamp(START)
@@ -297,3 +298,18 @@ def test_old_events_leave_the_feed(scene):
     assert tick(scene.engine) == Report(trimmed=1)
     with pytest.raises(InvalidValue):
         scene.store.feed(0)
+
+
+def test_a_lease_extended_through_another_engine_is_not_ended_by_the_granters_watch(tmp_path):
+    clock = ManualClock()
+    granter = Engine(SqliteStore.open(tmp_path / "jobs.db"), clock=clock)
+    other = Engine(SqliteStore.open(tmp_path / "jobs.db"), clock=clock)
+    granter.ask(c.Enqueue(jobs=(c.NewJob(job_id="a", job_type="work", params=msgspec.Raw(b"{}")),)))
+    (grant,) = granter.ask(c.Lease(worker_id="w")).grants
+    clock.advance(20)
+    other.ask(c.Extend(job_id="a", token=grant.token))
+    clock.advance(20)
+    assert tick(granter).expired == 0
+    assert granter.job("a").status == "RUNNING"
+    granter.close()
+    other.close()
