@@ -371,6 +371,7 @@ def test_a_log_that_a_reader_keeps_from_being_cut_is_reported(store, engine, mon
     assert [record for record in caplog.records if record.message == "store.log_growing"] == []
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # newer Pythons warn; that is the point
 def test_a_forked_child_is_refused_and_does_the_parent_no_harm(path, store, engine):
     engine.ask(enqueue("a"))
     store.wait(0, 0)
