@@ -129,7 +129,7 @@ def test_a_result_that_comes_after_the_lease_is_refused_and_counted(hf, clock):
     clock.advance(31)
     drive(w)
     assert w.pump.lost == 1
-    assert [run.status for run in job.runs()][0] == "LOST"
+    assert next(run.status for run in job.runs()) == "LOST"
     w.slots.close()
 
 
@@ -336,9 +336,10 @@ def test_a_busy_store_delays_a_report_and_loses_nothing(hf, monkeypatch):
     def busy(self, commands):
         raise StoreBusy("someone else writes.")
 
-    with monkeypatch.context() as patch, pytest.raises(StoreBusy):
+    with monkeypatch.context() as patch:
         patch.setattr(Engine, "submit_many", busy)
-        w.pump.cycle()
+        with pytest.raises(StoreBusy):
+            w.pump.cycle()
     assert job.status == "RUNNING"
     drive(w)
     assert job.status == "COMPLETED"

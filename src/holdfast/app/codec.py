@@ -81,7 +81,7 @@ class SignatureCodec:
     def _decode(self, params: msgspec.Raw) -> Any:
         try:
             return self._decoder.decode(params)
-        except (msgspec.ValidationError, ValueError, TypeError) as problem:
+        except (msgspec.ValidationError, ValueError, TypeError, NotImplementedError) as problem:
             raise InvalidArguments(f"{self._name}: {problem}. The handler was not called.") from None
 
     def pack_result(self, value: Any) -> msgspec.Raw:
@@ -98,18 +98,19 @@ class SignatureCodec:
             return msgspec.json.decode(result)
         try:
             return msgspec.json.decode(result, type=self._result, dec_hook=_from_json)
-        except (msgspec.ValidationError, ValueError, TypeError) as problem:
+        except (msgspec.ValidationError, ValueError, TypeError, NotImplementedError) as problem:
             raise InvalidValue(f"the result of {self._name} does not fit its annotation: {problem}.") from None
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(function, include_extras=True)
+        found = get_type_hints(function, include_extras=True)
     except (NameError, AttributeError, TypeError) as problem:
         raise InvalidValue(
             f"the annotations of {getattr(function, '__qualname__', function)} cannot be read: {problem}.",
             hint="Import the types where the task is defined, not under TYPE_CHECKING.",
         ) from None
+    return {name: Any if hint is object else hint for name, hint in found.items()}
 
 
 def _type_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
@@ -125,7 +126,7 @@ def _type_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
 
 def _plain(value: Any, kind: Any, name: str) -> Any:
     """Turn an annotated value into plain JSON values; leave others alone, to be refused if they are not plain."""
-    if kind in (Any, dict, list, object):
+    if kind in (Any, dict, list):
         return list(value) if kind is list else value
     try:
         return _listed(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True))
