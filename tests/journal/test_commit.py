@@ -478,3 +478,33 @@ def test_an_interrupt_while_waking_others_still_wakes_them_all():
     with pytest.raises(KeyboardInterrupt):
         _wake(sleepers)
     assert all(sleeper.calls for sleeper in sleepers)
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("holdfast.journal.commit.Thread.start", start)
+
+
+def test_without_a_thread_to_flush_appends_wait_for_whoever_flushes(no_threads):
+    journal = opened(SimFS(), JournalOptions())
+    ticket = journal.append([{"type": "t:put", "n": 1}], ts=NOW)
+    heard = []
+    ticket.on_done(heard.append)
+    assert heard == [ticket], "the caller itself flushed"
+    journal.append([{"type": "t:put", "n": 2}], ts=NOW)
+    journal.close()
+    assert journal.durable_seq == 3
+
+
+def test_a_full_disk_without_a_thread_to_wait_for_space_is_told_at_once(no_threads):
+    fs = SimFS()
+    journal = opened(fs)
+    fs.fail("write", 1, errno.ENOSPC, times=None)
+    with pytest.raises(StoreFull):
+        put(journal, 1)
+    heard = []
+    with pytest.raises(StoreFull):
+        journal.append([{"type": "t:put", "n": 2}], ts=NOW).on_done(heard.append)

@@ -27,11 +27,11 @@ own in what it gives back: the same files give the same records.
 """
 
 from holdfast.journal.checkpoints import Checkpoint
-from holdfast.journal.commit import Ticket
 from holdfast.journal.journal import Journal, Loaded
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import Record
 from holdfast.journal.repair import Plan, Problem
 from holdfast.journal.stats import JournalStats
+from holdfast.journal.tickets import Ticket
 
 __all__ = ["Checkpoint", "Journal", "JournalOptions", "JournalStats", "Loaded", "Plan", "Problem", "Record", "Ticket"]

@@ -16,85 +16,21 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from typing import Literal
-
-import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreClosed, StoreError, StoreFailed, StoreFull
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import Group
 from holdfast.journal.tail import SyncFailed, Tail
+from holdfast.journal.tickets import State, Ticket, Waiter
 from holdfast.points import reach
 
 log = logging.getLogger(__name__)
-
-State = Literal["open", "full", "failed", "closed"]
 
 #: Space may come back; these are waited out.
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Ticks of the flusher without work, after which it sleeps until the next append.
 _IDLE_TICKS = 100
-
-
-class Ticket(msgspec.Struct, frozen=True, eq=False):
-    """The claim of one append: its numbers, and how to learn that they are durable."""
-
-    _commit: GroupCommit
-    first_seq: int
-    last_seq: int
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Return once the group is acknowledged.
-
-        Raises TimeoutError after `timeout` seconds; the outcome is then unknown, not failed. Raises StoreFull or
-        StoreFailed if the group will not be acknowledged by this journal.
-        """
-        if not self._commit.relaxed:
-            self._commit.wait(self.last_seq, timeout)
-
-    def done(self) -> bool:
-        """Tell whether `wait` would return, or raise, at once."""
-        commit = self._commit
-        return commit.relaxed or commit.durable >= self.last_seq or commit.state in {"failed", "closed"}
-
-    @property
-    def error(self) -> StoreError | None:
-        """Why the group will not be acknowledged; None while that is open or it was."""
-        return None if self._commit.relaxed else self._commit.verdict(self.last_seq)
-
-    def on_done(self, callback: Callable[[Ticket], object]) -> None:
-        """Call `callback(ticket)` once, when `done()`; on the leader's thread, or here and now if it is done already.
-
-        Event loops pass something that ends in `call_soon_threadsafe`. The callback must not wait.
-        """
-        if self._commit.relaxed or not self._commit.call_later(self, callback):
-            callback(self)
-
-
-class _Waiter:
-    """A thread that waits for a record, or (number 0) for its turn to be alone with the tail."""
-
-    __slots__ = ("_gate", "seq")
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
-        self._gate = Lock()
-
-    def shut(self) -> None:
-        """Let the next `sleep` sleep."""
-        self._gate.acquire(blocking=False)
-
-    def sleep(self, timeout: float) -> bool:
-        """Sleep until woken; False if `timeout` seconds (-1: for ever) passed first."""
-        return self._gate.acquire(timeout=timeout)
-
-    def wake(self) -> None:
-        """Wake the thread; once or twice is the same."""
-        try:
-            self._gate.release()
-        except RuntimeError:
-            return
 
 
 class GroupCommit:
@@ -113,8 +49,8 @@ class GroupCommit:
         self._pending_bytes = 0
         #: When the oldest buffered record came; monotonic seconds.
         self._oldest = 0.0
-        self._leader: _Waiter | None = None
-        self._waiters: list[_Waiter] = []
+        self._leader: Waiter | None = None
+        self._waiters: list[Waiter] = []
         self._callbacks: list[tuple[Ticket, Callable[[Ticket], object]]] = []
         self._last_ts = last_ts
         self._failure: Callable[[], StoreError] | None = None
@@ -172,7 +108,7 @@ class GroupCommit:
         """Return when record `seq` is durable; lead if nobody does."""
         if self.durable >= seq:
             return
-        me = _Waiter(seq)
+        me = Waiter(seq)
         deadline = None if timeout is None else self._monotonic() + timeout
         try:
             while self._take_turn(me, deadline):
@@ -184,7 +120,7 @@ class GroupCommit:
 
     def exclusively(self, action: Callable[[Tail], None]) -> None:
         """Run `action` while no batch is in flight; what waits meanwhile goes on afterwards."""
-        me = _Waiter(0)
+        me = Waiter(0)
         try:
             self._take_turn(me, None)
             action(self._tail)
@@ -194,7 +130,7 @@ class GroupCommit:
         finally:
             self._pass_on(me)
 
-    def _take_turn(self, me: _Waiter, deadline: float | None) -> bool:
+    def _take_turn(self, me: Waiter, deadline: float | None) -> bool:
         """Sleep until satisfied (False) or leading (True). Raises when neither will happen, or not in time."""
         while True:
             with self._lock:
@@ -213,7 +149,7 @@ class GroupCommit:
             if not me.sleep(-1 if deadline is None else max(deadline - self._monotonic(), 0)):
                 raise TimeoutError(f"record {me.seq} was not durable in time; its outcome is unknown")
 
-    def _is_satisfied(self, waiter: _Waiter) -> bool:
+    def _is_satisfied(self, waiter: Waiter) -> bool:
         return 0 < waiter.seq <= self.durable
 
     def _lead(self) -> None:
@@ -251,12 +187,12 @@ class GroupCommit:
             if self._failure is None:
                 self.durable = self._tail.end.seq - 1
 
-    def _pass_on(self, me: _Waiter) -> None:
+    def _pass_on(self, me: Waiter) -> None:
         """End a turn, or the wish for one: wake the satisfied in order, and let one of the others lead.
 
         Nobody may be stranded by whoever leaves, so this holds for leaders that succeeded, failed or were interrupted.
         """
-        woken: list[_Waiter] = []
+        woken: list[Waiter] = []
         called: list[tuple[Ticket, Callable[[Ticket], object]]] = []
         try:
             with self._lock:
@@ -309,7 +245,9 @@ class GroupCommit:
                 if not self._full:
                     self._full = True
                     log.warning("journal.full", extra={"error": str(error), "buffered": self._pending_records})
-                self._arm()
+                has_flusher = self._arm()
+            if not has_flusher:
+                self._fail(f"The disk is full: {error}. Nobody is there to wait for space.", error, StoreFull)
 
     def _fail(self, message: str, cause: BaseException, kind: type[StoreError] = StoreFailed) -> None:
         """End the journal: everybody who waits, and every later call, is told."""
@@ -347,9 +285,13 @@ class GroupCommit:
         with self._lock:
             if ticket.done():
                 return False
-            self._callbacks.append((ticket, callback))
-            self._arm()
-        return True
+            has_flusher = self._arm()
+            if has_flusher:
+                self._callbacks.append((ticket, callback))
+        if not has_flusher:
+            with suppress(StoreError):  # the ticket knows it, and the callback asks the ticket
+                self.wait(ticket.last_seq)
+        return has_flusher
 
     def _settled_callbacks(self) -> list[tuple[Ticket, Callable[[Ticket], object]]]:
         if not self._callbacks:
@@ -360,13 +302,19 @@ class GroupCommit:
 
     # --- the flusher --------------------------------------------------------------------------------------------------
 
-    def _arm(self) -> None:
-        """Wake the flusher; called with the lock held."""
-        self._armed = True
+    def _arm(self) -> bool:
+        """Wake the flusher; called with the lock held. False if there is none and the system gives no thread for it."""
         if self._flusher is None:
-            self._flusher = Thread(target=self._run_flusher, name="holdfast-journal-flush", daemon=True)
-            self._flusher.start()
+            flusher = Thread(target=self._run_flusher, name="holdfast-journal-flush", daemon=True)
+            try:
+                flusher.start()
+            except RuntimeError as error:
+                log.warning("journal.no_flusher", extra={"error": str(error)})
+                return False
+            self._flusher = flusher
+        self._armed = True
         self._bell.set()
+        return True
 
     def _run_flusher(self) -> None:
         """Flush what nobody waits for, and retry what a full disk refused."""
@@ -389,7 +337,7 @@ class GroupCommit:
 
     def _flush_if_due(self) -> bool:
         """Lead one batch if its time has come; True while there is anything buffered."""
-        me = _Waiter(self.appended)
+        me = Waiter(self.appended)
         with self._lock:
             if not self._pending:
                 return False
@@ -435,11 +383,11 @@ class GroupCommit:
         self._closing = self._closed = True
 
 
-def _by_seq(waiter: _Waiter) -> int:
+def _by_seq(waiter: Waiter) -> int:
     return waiter.seq
 
 
-def _wake(waiters: list[_Waiter]) -> None:
+def _wake(waiters: list[Waiter]) -> None:
     try:
         for waiter in waiters:
             waiter.wake()

@@ -18,7 +18,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import NotFound, StoreClosed, StoreFailed, StoreReadOnly
 from holdfast.journal import places, snapshots
 from holdfast.journal.checkpoints import Checkpoint, Checkpoints, Copy
-from holdfast.journal.commit import GroupCommit, Ticket
+from holdfast.journal.commit import GroupCommit
 from holdfast.journal.failures import telling
 from holdfast.journal.fs import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
 from holdfast.journal.fs import Lock as FileLock
@@ -32,6 +32,7 @@ from holdfast.journal.snapshots import BadSnapshot, Header
 from holdfast.journal.stats import Counters, JournalStats, report
 from holdfast.journal.survey import Survey, damaged, survey
 from holdfast.journal.tail import Tail
+from holdfast.journal.tickets import Ticket
 
 _CLOSED = b'{"type":"journal:closed"}'
 
