@@ -214,6 +214,22 @@ def test_ids_are_read_from_stdin(holdfast, rows, filled):
     assert holdfast("jobs", "cancel", "-", "-o", "json", stdin="").stdout == "[]\n"
 
 
+def test_ids_that_one_command_prints_another_takes(holdfast, rows, filled):
+    filled("my job; x", "\u202eodd", "plain")
+    listed = holdfast("jobs", "ls", "-o", "ids").stdout
+    assert holdfast("jobs", "cancel", "-", stdin=listed).exit_code == 0
+    assert {job["status"] for job in rows("jobs", "ls")} == {"CANCELLED"}
+    assert holdfast("jobs", "show", "-", stdin=b"\xff\xfe\n").exit_code == 3
+
+
+@pytest.mark.parametrize("args", [["jobs", "show"], ["jobs", "ls", "--task"], ["jobs", "add"], ["queues", "pause"]])
+def test_bytes_that_are_no_text_exit_2(holdfast, filled, args):
+    filled("a")
+    told = holdfast(*args, b"\xff".decode(errors="surrogateescape"), "-o", "json")
+    assert told.exit_code == 2
+    assert "is not UTF-8" in problem(told)["message"]
+
+
 # --- changing ---------------------------------------------------------------------------------------------------------
 
 

@@ -110,6 +110,7 @@ def test_json_is_recognised_as_written(args, wanted):
         (errors.JobFailed("x"), 1),
         (errors.JobCancelled("x"), 4),
         (TimeoutError("x"), 5),
+        (PermissionError(13, "Permission denied", "jobs"), 7),
         (click.UsageError("x"), 2),
         (KeyboardInterrupt(), 130),
         (click.Abort(), 130),

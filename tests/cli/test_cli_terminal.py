@@ -262,3 +262,15 @@ def test_watching_redraws_when_something_happens(url):
     engine.close()
     watching.process.send_signal(signal.SIGINT)
     assert watching.end()[1] == 130
+
+
+def test_what_does_not_fit_the_screen_is_counted(url):
+    engine = Engine(open_store(url))
+    for n in range(30):
+        engine.ask(Enqueue(jobs=(NewJob(job_id=f"job-{n}", job_type="work", params=msgspec.Raw(b"{}")),)))
+    engine.close()
+    watching = Terminal(url, "jobs", "ls", "-w", "60", NO_COLOR="1")
+    watching.until(r"and 12 more lines")
+    watching.process.send_signal(signal.SIGINT)
+    watching.end()
+    assert watching.text.count("QUEUED") == 21

@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.changing import actor, dry_run_option, reason_option
 from holdfast.cli.queues import change
-from holdfast.cli.target import store_options
+from holdfast.cli.target import store_option
 from holdfast.cli.terminal import say
 from holdfast.model.commands import PauseDispatch, ResumeDispatch
 
@@ -19,7 +19,7 @@ def dispatch() -> None:
 @dispatch.command()
 @reason_option
 @dry_run_option
-@store_options
+@store_option
 def pause(*, reason: str, dry_run: bool) -> None:
     """Stop leasing from every queue; what runs goes on, and jobs can be added."""
     change(PauseDispatch(reason=reason, actor=actor()), dry_run=dry_run)
@@ -28,7 +28,7 @@ def pause(*, reason: str, dry_run: bool) -> None:
 
 @dispatch.command()
 @dry_run_option
-@store_options
+@store_option
 def resume(*, dry_run: bool) -> None:
     """Lease again."""
     change(ResumeDispatch(actor=actor()), dry_run=dry_run)

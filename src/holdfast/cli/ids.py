@@ -15,11 +15,17 @@ CANDIDATES = 10
 
 
 def given(words: Sequence[str]) -> list[str]:
-    """Give the ids named on the command line; `-` stands for those on stdin, separated by lines or blanks."""
+    """Give the ids named on the command line; `-` stands for those on stdin, one a line."""
     named: list[str] = []
     for word in words:
-        named += sys.stdin.read().split() if word == "-" else [word]
+        named += _read_lines() if word == "-" else [word]
     return list(dict.fromkeys(named))
+
+
+def _read_lines() -> list[str]:
+    # What is no text is no id; it will not be found.
+    text = sys.stdin.buffer.read().decode(errors="replace")
+    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def find(view: View, target: Target, word: str) -> Job:

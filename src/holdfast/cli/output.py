@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 import msgspec
 
-from holdfast.cli.terminal import Screen, put, screen
+from holdfast.cli.terminal import Screen, put, safe, screen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +37,8 @@ class Output(NamedTuple):
                     put(encoded(record))
             case "ids":
                 for record in records:
-                    put(str(record[key]))
+                    # A program gets them as they are, to give them back.
+                    put(safe(str(record[key])) if self.screen.is_terminal else str(record[key]))
             case _:
                 for line in table():
                     put(line)

@@ -13,8 +13,8 @@ import holdfast
 from holdfast.cli.terminal import safe, say
 from holdfast.errors import HoldfastError
 
-#: Still going when the time was up; a bug of ours; interrupted.
-TIMED_OUT, BUG, INTERRUPTED = 5, 70, 130
+#: Still going when the time was up; the store cannot be reached; a bug of ours; interrupted.
+TIMED_OUT, UNREACHABLE, BUG, INTERRUPTED = 5, 7, 70, 130
 
 
 def wants_json(args: Sequence[str]) -> bool:
@@ -48,6 +48,9 @@ def tell(error: BaseException, args: Sequence[str]) -> int:
             # The reader of our output has left; there is nobody to tell.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
+        case OSError():
+            _tell(args, "os_error", f"{error}.", "Check the path and who may use it.", {})
+            return UNREACHABLE
         case _:
             trace = "".join(traceback.format_exception(error))
             hint = "Please report it with the lines above."

@@ -10,6 +10,7 @@ import click
 
 import holdfast
 from holdfast.cli.problems import tell
+from holdfast.errors import InvalidValue
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -59,12 +60,23 @@ class _Root(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        args = ctx.meta["holdfast.args"]
         try:
+            _demand_text(args)
             return super().invoke(ctx)
         except click.exceptions.Exit:
             raise
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last hop: whatever it is, it is told
-            sys.exit(tell(error, ctx.meta["holdfast.args"]))
+            sys.exit(tell(error, args))
+
+
+def _demand_text(args: list[str]) -> None:
+    """Refuse bytes that are no text, here for every option: no store could keep them."""
+    for arg in args:
+        try:
+            arg.encode()
+        except UnicodeEncodeError:
+            raise InvalidValue(f"{arg!r} is not UTF-8. Nothing was done.") from None
 
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})

@@ -120,12 +120,14 @@ class Reader:
         clock = SystemClock()
         deadline = None if timeout is None else clock.monotonic() + timeout
         pause = threading.Event()
-        while self._fingerprint() == self._seen:
+        while True:
             left = WAL_PAUSE_S if deadline is None else deadline - clock.monotonic()
             if left <= 0:
                 return False
+            # Also if something is there already: a busy log is not folded again and again without a rest.
             pause.wait(min(left, WAL_PAUSE_S))
-        return True
+            if self._fingerprint() != self._seen:
+                return True
 
     def _fingerprint(self) -> tuple[tuple[str, int, int], ...]:
         """Give what changes with every commit of a `wal:`: the names, sizes and times of its log's files."""
@@ -167,9 +169,9 @@ def _decided(view: View, command: Command) -> Outcome:
     return decide(view, checked, at, Draws(at, int.from_bytes(os.urandom(8))), None).outcome
 
 
-def store_options(command: F) -> F:
-    """Give a command `--store` and `--namespace`; it receives them as `target`."""
-    store = click.option(
+def store_option(command: F) -> F:
+    """Give a command `--store`; it asks for it by `target()`."""
+    return click.option(
         "--store",
         metavar="URL",
         envvar="HOLDFAST_STORE",
@@ -177,7 +179,11 @@ def store_options(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=_keep("holdfast.store"),
-    )
+    )(command)
+
+
+def store_options(command: F) -> F:
+    """Give a command `--store` and `--namespace`; it asks for both by `target()`."""
     namespace = click.option(
         "--namespace",
         metavar="NAME",
@@ -186,7 +192,7 @@ def store_options(command: F) -> F:
         is_eager=True,
         callback=_keep("holdfast.namespace"),
     )
-    return store(namespace(command))
+    return store_option(namespace(command))
 
 
 def _keep(place: str) -> Callable[[click.Context, click.Parameter, str | None], None]:

@@ -6,6 +6,8 @@ Woken by the store's feed; SECONDS is the longest pause between two looks. It en
 from __future__ import annotations
 
 import re
+import shutil
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -23,6 +25,8 @@ Shown = tuple[Sequence[Record], Callable[[], list[str]]]
 
 #: Longest pause between two looks if none was given, in seconds: ages move on a terminal though nothing happens.
 PAUSE_S = 2.0
+#: Shortest pause, in seconds: nobody reads faster, and a busy store is not asked without end.
+REST_S = 0.2
 #: A number after `-w`. Longer ones are the beginning of an id.
 _SECONDS = re.compile(r"\d{1,5}(\.\d+)?")
 # Home, each line cleared to its end, then everything below: no flicker.
@@ -60,6 +64,7 @@ def show(
     """Write what `look` sees, once or for as long as it is watched. `one` is a single record."""
     with target.reading() as reader:
         seen: dict[str, str] = {}
+        rest = threading.Event()
         while True:
             with reader.look() as view:
                 seq = view.seq
@@ -75,11 +80,15 @@ def show(
             else:
                 _print_changes(records, key, seen)
             reader.wait(seq, watch)
+            rest.wait(REST_S)
 
 
 def _draw(output: Output, lines: list[str]) -> None:
     if output.screen.can_redraw:
-        put(_HOME + "\n".join(line + _LINE_END for line in lines) + "\n" + _BELOW)
+        room = shutil.get_terminal_size().lines - 1
+        if len(lines) > room:
+            lines = [*lines[: room - 1], f"and {len(lines) - room + 1} more lines"]
+        put(_HOME + (_LINE_END + "\n").join(lines) + _LINE_END + _BELOW)
     else:
         put("\n".join([*lines, ""]))
 
