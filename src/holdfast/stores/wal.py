@@ -74,6 +74,8 @@ class WalStore:
         self._lock = threading.RLock()
         self._added = threading.Condition(self._lock)
         self._tables = BatchTables()
+        #: Number of the last event for the feed: the journal's own notes come after it, and nobody waits for them.
+        self._last_event = 0
         self._failure: StoreError | None = None
         self._closed = False
         self._readonly = readonly
@@ -117,7 +119,7 @@ class WalStore:
         loaded = self.journal.load()
         for name, rows in _by_table(loaded):
             tables.load(TABLES[name], rows)
-        tables.seq = loaded.seq
+        tables.seq = self._last_event = loaded.seq
         shared = _Shared()
         for record in self.journal.read(after=tables.seq):
             if record.seq != tables.seq + 1:
@@ -125,6 +127,8 @@ class WalStore:
                     f"{self._path}: record {record.seq} follows {tables.seq}. Nothing was changed.", seq=record.seq
                 )
             event = decode_event(record.raw, seq=record.seq, file=self._path)
+            if event is not None:
+                self._last_event = record.seq
             at = Stamp(record.seq, stamp(record.ts))
             if isinstance(event, JobCreated):
                 event = msgspec.structs.replace(event, job=shared.slim(event.job))
@@ -156,7 +160,6 @@ class WalStore:
                 raise
             if groups:
                 self._commit(groups)
-                self._added.notify_all()
         if groups and self.journal.is_checkpoint_due():
             self._checkpoint()
 
@@ -181,6 +184,9 @@ class WalStore:
                 error if isinstance(error, StoreError) else StoreFailed(f"{self._path}: commit interrupted.")
             )
             raise
+        # It is durable, whatever interrupts from here on.
+        self._last_event = self._tables.seq
+        self._added.notify_all()
         reach("wal.synced")
         if interruption is not None:
             raise interruption
@@ -204,7 +210,7 @@ class WalStore:
         """Walk the events above `after`, as far back as the log reaches."""
         self._demand_open()
         first = self.journal.first_seq
-        if after + 1 < first:
+        if after + 1 < first and after < self._last_event:
             raise InvalidValue(f"after: events below {first} are only in the snapshot.", field="after")
         for record in self.journal.read(after=after):
             if not record.event.startswith(b'{"type":"journal:'):
@@ -213,7 +219,7 @@ class WalStore:
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`."""
         with self._lock:
-            return self._added.wait_for(lambda: self._closed or self._tables.seq > after, timeout)
+            return self._added.wait_for(lambda: self._closed or self._last_event > after, timeout)
 
     # --- looking after bytes ----------------------------------------------------------------------------------------
 

@@ -126,6 +126,17 @@ class Wait(Topic):
         thread.join(PATIENCE_S)
         assert answers == [True]
 
+    def test_a_follower_who_has_seen_everything_waits_after_a_restart_too(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        (last,) = harness.store.feed(0)
+        for _ in range(3):
+            harness.restart()
+            assert harness.store.wait(last.seq, 0) is False
+            assert list(harness.store.feed(last.seq)) == []
+        harness.enqueue("b")
+        assert harness.store.wait(last.seq, 0) is True
+        assert len(list(harness.store.feed(last.seq))) == 1
+
     def test_many_waiters_are_all_woken(self, harness: Harness) -> None:
         waiters = [_waiter(harness.engine, harness.seq) for _ in range(8)]
         harness.enqueue("a")
