@@ -2,9 +2,12 @@
 
 import inspect
 import re
+import subprocess
+import sys
 
 import pytest
 
+import holdfast
 from holdfast import errors
 from holdfast.errors import BY_CODE, HoldfastError
 
@@ -99,3 +102,18 @@ def test_an_error_says_what_happened_and_the_next_step_and_carries_its_facts(kin
         {"job_id": "j"},
     )
     assert str(kind("it broke.")) == f"it broke. {kind.default_hint}".rstrip()
+
+
+def test_public_names_are_sorted_few_and_found_where_they_live():
+    assert holdfast.__all__ == sorted(holdfast.__all__)
+    assert len(holdfast.__all__) <= 30
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name).__name__ == name
+    assert set(holdfast.__all__) < set(dir(holdfast))
+    with pytest.raises(AttributeError):
+        _ = holdfast.nonsense
+
+
+def test_importing_the_package_imports_no_store_and_no_worker():
+    code = "import sys, holdfast; print(any(name.startswith('holdfast.') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

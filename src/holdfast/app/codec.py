@@ -49,7 +49,13 @@ class SignatureCodec:
             raise InvalidArguments(f"{self._name}: {problem}. Nothing was stored.") from None
         plain = {name: _plain(value, self._types[name], name) for name, value in bound.arguments.items()}
         params = pack(plain)
-        self._decode(params)
+        call = self._decode(params)
+        for name, value in bound.arguments.items():
+            if _became_text(value, getattr(call, name)):
+                raise InvalidArguments(
+                    f"{self._name}: {name} is text, not {type(value).__name__}. Nothing was stored.",
+                    hint="Annotate it as what it is, or pass text.",
+                )
         return params
 
     def unpack(self, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -88,8 +94,8 @@ class SignatureCodec:
         """Give a result as JSON. Raises InvalidValue if it cannot be kept."""
         plain = _plain(value, self._result, "result")
         payload = pack(plain, "result")
-        if self._result is not Any:
-            self.unpack_result(payload)
+        if self._result is not Any and _became_text(value, self.unpack_result(payload)):
+            raise InvalidValue(f"the result of {self._name} is {type(value).__name__}, its annotation says text.")
         return payload
 
     def unpack_result(self, result: msgspec.Raw) -> Any:
@@ -132,6 +138,11 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
         return _listed(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True))
     except (TypeError, ValueError, NotImplementedError, RecursionError) as problem:
         raise InvalidValue(f"{name}: {problem}. Nothing was stored.", field=name) from None
+
+
+def _became_text(given: Any, back: Any) -> bool:
+    """Tell whether something that has a form as text (bytes, a UUID, a time) met an annotation of text."""
+    return isinstance(back, str) and not isinstance(given, str)
 
 
 def _listed(value: Any) -> Any:

@@ -109,6 +109,10 @@ class Holdfast:
             title = name or f"{home}.{found.__qualname__}".replace("<locals>.", "")
             if not is_name(title):
                 raise InvalidValue(f"{title!r} cannot name a task.", hint="Give it a name=.", field="name")
+            if memory_limit is not None and isolation != "process":
+                raise InvalidValue(
+                    "memory_limit holds for a process only.", hint='Add isolation="process".', field="memory_limit"
+                )
             chosen = Chosen().plus(Options(**options))  # type: ignore[typeddict-item]  # names are checked by plus
             where: Isolation = isolation or ("loop" if inspect.iscoroutinefunction(found) else "thread")
             codec = SignatureCodec(found)
