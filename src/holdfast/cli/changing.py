@@ -13,7 +13,7 @@ import click
 from holdfast.cli.output import Output, Record
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import Target
-from holdfast.cli.terminal import safe, say
+from holdfast.cli.terminal import safe, say, writable
 from holdfast.model.commands import Command
 from holdfast.model.outcomes import CancelAnswer, Outcome, Refusal
 
@@ -39,7 +39,7 @@ def confirm(verb: str, ids: Sequence[str], *, yes: bool) -> None:
     """Ask, on a terminal, whether to go on; leaves with 1 if not."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    samples = ", ".join(safe(job_id) for job_id in ids[:SAMPLES])
+    samples = writable(", ".join(safe(job_id) for job_id in ids[:SAMPLES]), sys.stderr)
     more = f" and {len(ids) - SAMPLES} more" if len(ids) > SAMPLES else ""
     if not click.confirm(f"{verb} {len(ids)} job{'s' * (len(ids) != 1)}: {samples}{more}?", err=True):
         say("Nothing was changed.")

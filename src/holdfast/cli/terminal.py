@@ -101,7 +101,11 @@ def put(text: str) -> None:
 
 
 def _write(out: TextIO, text: str) -> None:
-    """Write one line; characters that the locale lacks are escaped instead of failing."""
-    encoding = out.encoding or "utf-8"
-    out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    out.write(writable(text, out) + "\n")
     out.flush()
+
+
+def writable(text: str, out: TextIO) -> str:
+    """Give text with what the output's encoding lacks escaped, instead of failing on it."""
+    encoding = out.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

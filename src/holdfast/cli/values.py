@@ -17,7 +17,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # older versions of click know no parameter here
     """Seconds, or a number with ms, s, m, h or d."""
 
     name = "duration"
@@ -32,7 +32,7 @@ class Duration(click.ParamType[float]):
         return float(found[1]) * _UNITS[found[2] or "s"]
 
 
-class Moment(click.ParamType[str]):
+class Moment(click.ParamType):  # type: ignore[type-arg]  # the same
     """A time with its offset, such as 2026-01-06T10:15:30Z."""
 
     name = "time"
@@ -47,7 +47,7 @@ class Moment(click.ParamType[str]):
             self.fail(problem.message, param, ctx)
 
 
-class Word(click.Choice[str]):
+class Word(click.Choice):  # type: ignore[type-arg]  # the same
     """One of the words of a closed set, in any case."""
 
     def __init__(self, kind: type[StrEnum]) -> None:
