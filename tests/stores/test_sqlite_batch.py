@@ -21,9 +21,9 @@ from holdfast.model.commands import (
     Retention,
     Update,
 )
-from holdfast.model.events import JobChanges, JobCompleted, JobCreated, JobPruned, LeaseGranted
+from holdfast.model.events import JobCancelled, JobChanges, JobCompleted, JobCreated, JobPruned, LeaseGranted
 from holdfast.model.ids import JobId, RunId, Token
-from holdfast.model.jobs import Job, Run
+from holdfast.model.jobs import Job, RetryKind, Run
 from holdfast.model.records import TABLES, Authority
 from holdfast.model.times import Timestamp
 from holdfast.stores.memory import MemoryStore
@@ -93,6 +93,20 @@ def test_a_contradiction_after_rows_were_written_is_taken_back_too(store):
         assert open_batch.last_run(JobId("a")).status is None
         open_batch.add([JobCompleted(job_id=JobId("a"), token=Token(1))], NOW)
     assert [run.status for run in kept(store)["job_runs"]] == ["COMPLETED"]
+
+
+def test_a_second_successor_is_taken_back_with_all_that_its_command_did(store):
+    def heir(name: str) -> JobCreated:
+        job = Job(JobId(name), "t", PARAMS, NOW, position=300, retry_of=JobId("a"), retry_kind=RetryKind.AUTO)
+        return JobCreated(job=job)
+
+    cancelled = JobCancelled(job_id=JobId("a"))
+    with store.write() as open_batch:
+        open_batch.add([created("a"), cancelled, heir("b")], NOW)
+        with pytest.raises(CorruptState, match="already has the successor"):
+            open_batch.add([created("c", 400), heir("d")], NOW)
+        assert [job.job_id for job in open_batch.successors(JobId("a"))] == ["b"]
+    assert names(store) == ["a", "b"]
 
 
 def test_an_event_too_large_is_refused_alone(store, monkeypatch):

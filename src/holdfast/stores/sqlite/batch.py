@@ -289,6 +289,13 @@ class Batch(Lookups):
         runs = [run for run in found.values() if run is not None]
         return tuple(sorted(runs, key=lambda run: (run.run_no or 1 << 62, run.started_at, run.run_id)))
 
+    def successors(self, job_id: JobId) -> Sequence[Job]:
+        """Give the jobs whose `retry_of` is this one, oldest first; without writing anything, since folds ask for them."""
+        found = [self._resolve(JOBS, row) for row in self._db.execute(SQL["successors"], (job_id,)).fetchall()]
+        found.extend(self._known[Job][key] for key in self._pending[Job])
+        jobs = {job.job_id: job for job in found if job is not None and job.retry_of == job_id}.values()
+        return sorted(jobs, key=lambda job: (job.created_at, job.job_id))
+
     def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
         """Give all QUEUED jobs of one band, in order; without writing anything, since folds ask for them."""
         wanted = (JobStatus.QUEUED, namespace, queue, rank)
