@@ -272,3 +272,30 @@ def test_a_closed_store_refuses_and_lets_waiters_go():
     with pytest.raises(StoreClosed), store.read():
         pass
     assert store.wait(0, timeout=None)
+
+
+def test_a_snapshot_that_fails_at_closing_does_not_keep_the_lock():
+    fs, many = SimFS(), JournalOptions(flush_after_s=None, checkpoint_at_close_records=1)
+    store = WalStore.open("store", fs=fs, clock=ManualClock(), options=many)
+    put(Engine(store, clock=ManualClock()), "a", "b")
+    fs.fail("rename", 1, errno.EIO)
+    store.close()
+    assert store.journal.stats().checkpoint_failures_total == 1
+    again = WalStore.open("store", fs=fs, clock=ManualClock(), options=many)
+    assert [job.job_id for job in tables_of(again)["jobs"]] == ["a", "b"]
+    again.close()
+
+
+def test_a_commit_stands_though_the_store_was_closed_before_its_snapshot_was_begun():
+    fs = SimFS()
+    store = WalStore.open("store", fs=fs, clock=ManualClock(), options=JournalOptions(checkpoint_after_s=0.0))
+    engine = Engine(store, clock=ManualClock())
+    checkpoint = store._checkpoint
+
+    def closed_meanwhile():
+        store.close()
+        checkpoint()
+
+    store._checkpoint = closed_meanwhile
+    assert put(engine, "kept").jobs[0].created
+    assert [job.job_id for job in tables_of(opened(fs, readonly=True))["jobs"]] == ["kept"]

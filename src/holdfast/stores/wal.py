@@ -10,7 +10,7 @@ import gc
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -160,8 +160,11 @@ class WalStore:
                 raise
             if groups:
                 self._commit(groups)
-        if groups and self.journal.is_checkpoint_due():
-            self._checkpoint()
+        if groups:
+            # The commit stands. A store that was closed meanwhile, or cannot make a snapshot, does not take it back.
+            with suppress(StoreError):
+                if self.journal.is_checkpoint_due():
+                    self._checkpoint()
 
     def _commit(self, groups: list[tuple[list[bytes], Timestamp]]) -> None:
         """Append all groups and wait until they are on disk; on failure take everything back."""
@@ -258,9 +261,13 @@ class WalStore:
                 return
             self._closed = True
             self._added.notify_all()
-            if self._failure is None and not self._readonly and self.journal.is_checkpoint_due(closing=True):
-                self.journal.checkpoint(self._copy, wait=True)
-        self.journal.close()
+        try:
+            # A snapshot only makes the next opening fast: the log has it all. The journal logs and counts its failure.
+            with suppress(StoreError):
+                if self._failure is None and not self._readonly and self.journal.is_checkpoint_due(closing=True):
+                    self.journal.checkpoint(self._copy, wait=True)
+        finally:
+            self.journal.close()
 
     def _demand_open(self) -> None:
         if self._closed:

@@ -290,7 +290,7 @@ class Batch(Lookups):
         return tuple(sorted(runs, key=lambda run: (run.run_no or 1 << 62, run.started_at, run.run_id)))
 
     def successors(self, job_id: JobId) -> Sequence[Job]:
-        """Give the jobs whose `retry_of` is this one, oldest first; without writing anything, since folds ask for them."""
+        """Give the jobs that retry this one, oldest first; without writing anything, since folds ask for them."""
         found = [self._resolve(JOBS, row) for row in self._db.execute(SQL["successors"], (job_id,)).fetchall()]
         found.extend(self._known[Job][key] for key in self._pending[Job])
         jobs = {job.job_id: job for job in found if job is not None and job.retry_of == job_id}.values()
