@@ -150,6 +150,23 @@ def test_a_dying_thread_surfaces_and_a_later_checkpoint_succeeds():
     assert journal.stats().checkpoint_failures_in_row == 0
 
 
+def test_a_system_that_gives_no_thread_fails_the_checkpoint_and_a_later_one_succeeds(monkeypatch):
+    fs, journal = filled()
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        failed = checkpoint(journal, wait=False)
+    with pytest.raises(RuntimeError):
+        failed.wait(0)
+    assert (seqs(fs), journal.stats().checkpoint_failures_total) == ([], 1)
+    checkpoint(journal, wait=False).wait(30)
+    assert seqs(fs) == [5]
+    journal.close()
+
+
 def test_a_failing_copy_is_told_and_blocks_nothing():
     _, journal = filled()
     with pytest.raises(ZeroDivisionError):

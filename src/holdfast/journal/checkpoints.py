@@ -156,13 +156,21 @@ class Checkpoints:
             if wait:
                 self._run(checkpoint, taken)
             else:
-                self._thread = Thread(
-                    target=self._run, args=(checkpoint, taken), name="holdfast-checkpoint", daemon=True
-                )
-                self._thread.start()
+                self._start_thread(checkpoint, taken)
         if wait:
             checkpoint.wait()
         return checkpoint
+
+    def _start_thread(self, checkpoint: Checkpoint, taken: Copy) -> None:
+        thread = Thread(target=self._run, args=(checkpoint, taken), name="holdfast-checkpoint", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The system gives no thread. Ended, or everybody after it would wait for a checkpoint that nobody makes.
+            self._last_try = self._clock.monotonic()
+            self._end_badly(checkpoint, error)
+        else:
+            self._thread = thread
 
     def finish(self) -> None:
         """Wait for a running checkpoint, however it ends."""
@@ -183,15 +191,18 @@ class Checkpoints:
             if checkpoint.seq > self._newest:
                 self._make(checkpoint.seq, copy.tables)
         except BaseException as failure:  # noqa: BLE001 - top of a thread: whatever it was, it arrives at the handle
-            error = told(self._root, "a checkpoint", failure) if isinstance(failure, OSError) else failure
-            self._counters.checkpoint_failures_total += 1
-            self._counters.checkpoint_failures_in_row += 1
-            log.warning("journal.checkpoint_failed", extra={"seq": checkpoint.seq, "error": repr(error)})
-            checkpoint.end(error)
+            self._end_badly(checkpoint, failure)
         else:
             self._counters.checkpoint_failures_in_row = 0
             self._counters.checkpoint_seconds = self._clock.monotonic() - began
             checkpoint.end()
+
+    def _end_badly(self, checkpoint: Checkpoint, failure: BaseException) -> None:
+        error = told(self._root, "a checkpoint", failure) if isinstance(failure, OSError) else failure
+        self._counters.checkpoint_failures_total += 1
+        self._counters.checkpoint_failures_in_row += 1
+        log.warning("journal.checkpoint_failed", extra={"seq": checkpoint.seq, "error": repr(error)})
+        checkpoint.end(error)
 
     def _make(self, seq: int, tables: Mapping[str, Iterable[object]]) -> None:
         self._commit.wait(seq)
