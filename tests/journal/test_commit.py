@@ -230,7 +230,7 @@ def test_above_the_limit_of_the_buffer_append_waits_for_a_flush():
     journal = opened(SimFS(), options)
     for number in range(50):
         journal.append([{"type": "t:put", "n": number}], ts=NOW)
-    assert journal._commit._pending_bytes <= 1200
+    assert journal._commit._buffered_bytes <= 1200
     assert journal.durable_seq > 30
     journal.close()
 
@@ -508,3 +508,41 @@ def test_a_full_disk_without_a_thread_to_wait_for_space_is_told_at_once(no_threa
     heard = []
     with pytest.raises(StoreFull):
         journal.append([{"type": "t:put", "n": 2}], ts=NOW).on_done(heard.append)
+
+
+def test_an_append_interrupted_halfway_leaves_numbers_and_lines_in_step():
+    clock = ManualClock()
+    fs = SimFS()
+    journal = Journal.open("store", fs=fs, clock=clock, options=QUIET)
+    put(journal, 1)
+    whole = journal._commit._monotonic
+
+    def interrupt():
+        journal._commit._monotonic = whole
+        raise KeyboardInterrupt
+
+    journal._commit._monotonic = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        journal.append([{"type": "t:put", "n": 2}], ts=NOW)
+    assert put(journal, 3).first_seq == 2
+    assert numbers(opened(fs.reboot())) == [1, 3]
+
+
+def test_an_interrupted_batch_is_written_again_before_what_came_after_it():
+    fs = SimFS()
+    journal = opened(fs)
+    interrupted = []
+
+    def interrupt():
+        if not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+
+    first = journal.append([{"type": "t:put", "n": 1}, {"type": "t:put", "n": 2}], ts=NOW)
+    with listening("journal.written", interrupt), pytest.raises(KeyboardInterrupt):
+        first.wait()
+    put(journal, 3)
+    first.wait()
+    written = [msgspec.json.decode(line) for line in fs.tree()[journal._segments.last.path].splitlines()]
+    assert [(line["seq"], line["b"]) for line in written] == [(1, 1), (2, 1), (3, 3)]
+    assert numbers(opened(fs.reboot())) == [1, 2, 3]

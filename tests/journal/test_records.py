@@ -10,7 +10,7 @@ from journal_kit import NOW, STAMP
 from holdfast.errors import InvalidValue, RecordTooLarge
 from holdfast.journal.records import (
     MAX_LINE,
-    build,
+    bodies,
     decode,
     encode_events,
     explain,
@@ -18,11 +18,22 @@ from holdfast.journal.records import (
     has_more,
     is_closing,
     is_good,
+    seal,
     stamp,
     sum_of,
+    tails,
     version_of,
     whole_records,
 )
+
+
+def build(groups, first: int, chain: int) -> tuple[bytes, int]:
+    """A batch of groups: events, time, version."""
+    lines: list[bytes] = []
+    for events, ts, v in groups:
+        lines += bodies(events, first + len(lines), tails(ts, first, v))
+    return seal(lines, chain)
+
 
 ID = "0123456789abcdef0123456789abcdef"
 #: The contract's own three lines.

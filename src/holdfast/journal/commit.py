@@ -20,7 +20,7 @@ from threading import Event, Lock, Thread
 from holdfast.clock import Clock
 from holdfast.errors import StoreClosed, StoreError, StoreFailed, StoreFull
 from holdfast.journal.options import JournalOptions
-from holdfast.journal.records import Group
+from holdfast.journal.records import bodies, tails
 from holdfast.journal.tail import SyncFailed, Tail
 from holdfast.journal.tickets import State, Ticket, Waiter
 from holdfast.points import reach
@@ -44,9 +44,15 @@ class GroupCommit:
         self._flush_records = options.flush_records
         self._flushes = options.flush_after_s is not None
         self._lock = Lock()
-        self._pending: list[Group] = []
-        self._pending_records = 0
-        self._pending_bytes = 0
+        #: The number of the first buffered record, and the lines of all that are, up to their sums. Always replaced
+        #: together, and appended to in one step: an interrupt between two steps must not make numbers and lines differ.
+        self._buffer: tuple[int, list[bytes]] = (tail.end.seq, [])
+        self._buffered_bytes = 0
+        #: A batch that has to be written again, before what is buffered.
+        self._returned: list[bytes] = []
+        #: What follows each event, and the time and version it was made for.
+        self._tails = (b"", b"")
+        self._tails_for = (b"", 0)
         #: When the oldest buffered record came; monotonic seconds.
         self._oldest = 0.0
         self._leader: Waiter | None = None
@@ -62,7 +68,13 @@ class GroupCommit:
         self._armed = False
         self._stopped = Event()
         self.relaxed = options.durability == "relaxed"
-        self.appended = self.durable = tail.end.seq - 1
+        self.durable = tail.end.seq - 1
+
+    @property
+    def appended(self) -> int:
+        """The last record that has a number."""
+        first, lines = self._buffer
+        return first + len(lines) - 1
 
     @property
     def state(self) -> State:
@@ -77,30 +89,33 @@ class GroupCommit:
 
     def append(self, events: list[bytes], ts: bytes, v: int, *, last: bool = False) -> Ticket:
         """Give a group its numbers and buffer it. With `last`, nothing can be appended after it."""
-        count = len(events)
-        size = sum(map(len, events)) + 100 * count
-        while self._pending_bytes > self._buffer_bytes:
+        while self._buffered_bytes > self._buffer_bytes:
             self.wait(self.appended)
         with self._lock:
             if self._closing or self._full or self._failure is not None:
                 raise self._refusal()
+            begin, lines = self._buffer
+            before = len(lines)
+            first = begin + before
             # Time never runs backwards in the log, whatever the callers' clocks did.
             if ts is not self._last_ts:
                 self._last_ts = ts = max(ts, self._last_ts)
-            first = self.appended + 1
-            self.appended += count
-            before = self._pending_records
             if not before:
                 self._oldest = self._monotonic()
-            self._pending.append((events, ts, v))
-            self._pending_records = before + count
-            self._pending_bytes += size
+            if not before or self._tails_for[0] is not ts or self._tails_for[1] != v:
+                self._tails, self._tails_for = tails(ts, begin, v), (ts, v)
+            if len(events) == 1:
+                lines.append(b'{"seq":%d,"event":%b%b' % (first, events[0], self._tails[1]))
+                self._buffered_bytes += len(events[0]) + 100
+            else:
+                lines += bodies(events, first, self._tails)
+                self._buffered_bytes += sum(map(len, events)) + 100 * len(events)
             if last:
                 self._closing = True
             elif self._flushes and (not self._armed or before >= self._flush_records):
                 # The append after the hundredth rings: whoever appends a hundred and then flushes needs nobody's help.
                 self._arm()
-        return Ticket(self, first, first + count - 1)
+        return Ticket(self, first, first + len(events) - 1)
 
     # --- waiting and leading ------------------------------------------------------------------------------------------
 
@@ -156,16 +171,17 @@ class GroupCommit:
         """Commit what is buffered now, as the leader."""
         if self._options.linger_s:
             self._stopped.wait(self._options.linger_s)
-        groups: list[Group] = []
-        count = size = 0
+        batch: list[bytes] = []
         try:
             with self._lock:
-                groups, self._pending = self._pending, []
-                count, self._pending_records = self._pending_records, 0
-                size, self._pending_bytes = self._pending_bytes, 0
+                batch, self._returned = self._returned, []
+                if not batch:
+                    first, batch = self._buffer
+                    self._buffer = (first + len(batch), [])
+                    self._buffered_bytes = 0
             reach("journal.leading")
-            if groups:
-                self._tail.commit(groups, count)
+            if batch:
+                self._tail.commit(batch)
             self._retries, self._full = 0, False
         except SyncFailed as error:
             self._tail.counters.flush_errors_total += 1
@@ -174,13 +190,13 @@ class GroupCommit:
             self._fail(f"{error}. What was in flight is not acknowledged; reopening shows whether it is there.", error)
         except OSError as error:
             self._tail.counters.flush_errors_total += 1
-            self._put_back(groups, count, size)
+            self._returned = batch
             self._meet_write_error(error)
         except BaseException:
-            # Interrupted, perhaps even after the sync: if the end did not move, the batch goes back whole and its lines
-            # leave the file.
+            # Interrupted, perhaps even after the sync: if the end did not move, the batch is written again as it is,
+            # and its lines leave the file.
             if self._tail.end.seq - 1 == self.durable:
-                self._put_back(groups, count, size)
+                self._returned = batch
                 self._cut_back_or_fail()
             raise
         finally:
@@ -217,12 +233,6 @@ class GroupCommit:
 
     # --- when it goes wrong -------------------------------------------------------------------------------------------
 
-    def _put_back(self, groups: list[Group], count: int, size: int) -> None:
-        with self._lock:
-            self._pending[:0] = groups
-            self._pending_records += count
-            self._pending_bytes += size
-
     def _cut_back_or_fail(self) -> bool:
         try:
             self._tail.cut_back()
@@ -244,7 +254,7 @@ class GroupCommit:
                 self._retries += 1
                 if not self._full:
                     self._full = True
-                    log.warning("journal.full", extra={"error": str(error), "buffered": self._pending_records})
+                    log.warning("journal.full", extra={"error": str(error), "buffered": self.appended - self.durable})
                 has_flusher = self._arm()
             if not has_flusher:
                 self._fail(f"The disk is full: {error}. Nobody is there to wait for space.", error, StoreFull)
@@ -330,7 +340,7 @@ class GroupCommit:
                 if idle >= _IDLE_TICKS:
                     with self._lock:
                         # Only with an empty buffer: an append that saw the flusher armed did not ring.
-                        self._armed = bool(self._pending)
+                        self._armed = self._has_work()
                         idle = 0 if self._armed else idle
         except BaseException as error:  # noqa: BLE001 - top of a thread: without it, records nobody waits for would stay
             self._fail(f"The flushing thread died: {error!r}.", error)
@@ -339,7 +349,7 @@ class GroupCommit:
         """Lead one batch if its time has come; True while there is anything buffered."""
         me = Waiter(self.appended)
         with self._lock:
-            if not self._pending:
+            if not self._has_work():
                 return False
             if self._leader is not None or not self._is_due():
                 return True
@@ -350,12 +360,15 @@ class GroupCommit:
             self._pass_on(me)
         return True
 
+    def _has_work(self) -> bool:
+        return bool(self._returned or self._buffer[1])
+
     def _is_due(self) -> bool:
         after = self._options.flush_after_s
         return (
             self._full
             or bool(self._callbacks)
-            or self._pending_records >= self._options.flush_records
+            or self.appended - self.durable >= self._flush_records
             or (after is not None and self._monotonic() - self._oldest >= after)
         )
 
@@ -378,7 +391,7 @@ class GroupCommit:
     def abandon_in_child(self) -> None:
         """In a forked child: closed, without touching a lock some other thread may have held at the fork."""
         self._lock = Lock()
-        self._waiters, self._callbacks, self._pending = [], [], []
+        self._waiters, self._callbacks = [], []
         self._flusher = self._leader = None
         self._closing = self._closed = True
 

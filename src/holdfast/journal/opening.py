@@ -24,7 +24,7 @@ from holdfast.errors import StoreLocked
 from holdfast.journal import bak, places, segments, snapshots
 from holdfast.journal.fs import FS, Handle, Lock, LockHeld, process_id, write_all
 from holdfast.journal.options import JournalOptions
-from holdfast.journal.records import build, stamp
+from holdfast.journal.records import bodies, seal, stamp, tails
 from holdfast.journal.scan import CHUNK, reading
 from holdfast.journal.segments import Mark, Segment
 from holdfast.journal.survey import Cut, Survey, survey
@@ -119,7 +119,8 @@ def rewrite(fs: FS, found: Survey, notes: list[dict[str, object]], now: datetime
             write_all(fs, handle, b"\n")
         if notes:
             ts = max(stamp(now), found.last_ts)
-            lines, chain = build([([msgspec.json.encode(note) for note in notes], ts, 1)], end.seq, end.chain)
+            encoded = [msgspec.json.encode(note) for note in notes]
+            lines, chain = seal(bodies(encoded, end.seq, tails(ts, end.seq, 1)), end.chain)
             write_all(fs, handle, lines)
             found.end = Mark(end.seq + len(notes), end.offset + len(lines), chain)
             found.last_line = lines.split(b"\n")[-2]

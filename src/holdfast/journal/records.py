@@ -35,6 +35,8 @@ _TYPE = re.compile(rb'\{"type":"[a-z][a-z0-9_.-]*:[a-z][a-z0-9_.-]*"[,}]')
 #: Beginnings of events that fit `_TYPE`; the types of a program are few, and a look-up is cheaper than a match.
 _known: set[bytes] = set()
 _KNOWN_MAX = 4096
+#: Structs whose tag is such a beginning, so that each of their events has it.
+_kinds: set[type] = set()
 
 _encode = msgspec.json.Encoder().encode
 
@@ -71,10 +73,6 @@ class Batch(msgspec.Struct, gc=False):
 decode_batch = msgspec.json.Decoder(Batch).decode
 
 
-#: The events of one append, their time (27 characters) and version: after a crash all of them are there, or none.
-Group = tuple[list[bytes], bytes, int]
-
-
 def first_chain(journal_id: str) -> int:
     """Give the value before record 1."""
     return crc32(journal_id.encode("ascii"))
@@ -97,8 +95,8 @@ def encode_events(events: Iterable[object]) -> list[bytes]:
     encoded: list[bytes] = []
     for event in events:
         raw = event if type(event) is bytes else _encode(event)
-        if raw[: raw.find(b'"', 9)] not in _known:
-            _learn(raw)
+        if type(event) not in _kinds and raw[: raw.find(b'"', 9)] not in _known:
+            _learn(event, raw)
         if b"\n" in raw or raw[-1] != _BRACE or len(raw) > _MAX_EVENT:
             _refuse(raw)
         encoded.append(raw)
@@ -118,34 +116,39 @@ def _refuse(event: bytes) -> NoReturn:
     raise InvalidValue("An event must be one JSON object on one line. Nothing was stored.")
 
 
-def _learn(event: bytes) -> None:
-    if _TYPE.match(event) is None:
-        raise InvalidValue(
-            f'An event must begin {{"type":"ns:name"; this one begins {event[:40]!r}. Nothing was stored.'
-        )
-    if len(_known) < _KNOWN_MAX:
-        _known.add(event[: event.find(b'"', 9)])
+def _learn(event: object, raw: bytes) -> None:
+    """Look at the beginning of an event, and remember it if it is right."""
+    if _TYPE.match(raw) is None:
+        raise InvalidValue(f'An event must begin {{"type":"ns:name"; this one begins {raw[:40]!r}. Nothing was stored.')
+    if isinstance(event, msgspec.Struct) and event.__struct_config__.tag_field == "type":
+        _kinds.add(type(event))
+    elif len(_known) < _KNOWN_MAX:
+        _known.add(raw[: raw.find(b'"', 9)])
 
 
-def build(groups: Iterable[Group], first: int, chain: int) -> tuple[bytes, int]:
-    """Write a batch whose first record has number `first`; returns its bytes and the sum of its last line."""
+def tails(ts: bytes, first: int, v: int) -> tuple[bytes, bytes]:
+    """Give what follows the events of a group in a batch that begins with record `first`: within it, and at its end."""
+    version = b"" if v == 1 else b',"v":%d' % v
+    stem = b',"ts":"%b","b":%d' % (ts, first)
+    return stem + b',"more":true' + version, stem + version
+
+
+def bodies(events: list[bytes], seq: int, tail: tuple[bytes, bytes]) -> list[bytes]:
+    """Write the lines of a group whose first record has number `seq`, up to their sums."""
+    inner, last = tail
+    made = [b'{"seq":%d,"event":%b%b' % (n, event, inner) for n, event in enumerate(events[:-1], seq)]
+    made.append(b'{"seq":%d,"event":%b%b' % (seq + len(made), events[-1], last))
+    return made
+
+
+def seal(batch: list[bytes], chain: int) -> tuple[bytes, int]:
+    """Add the sums to the lines of a batch; gives its bytes and the sum of its last line."""
     parts: list[bytes] = []
     add = parts.append
-    seq = first
-    known, known_v = b"", 0
-    for events, ts, v in groups:
-        if ts is not known or v != known_v:  # most groups of a batch share both
-            known, known_v = ts, v
-            version = b"" if v == 1 else b',"v":%d' % v
-            last = b',"ts":"%b","b":%d%b' % (ts, first, version)
-            inner = b',"ts":"%b","b":%d,"more":true%b' % (ts, first, version)
-        final = seq + len(events) - 1
-        for event in events:
-            body = b'{"seq":%d,"event":%b%b' % (seq, event, last if seq == final else inner)
-            chain = crc32(body, chain)
-            add(body)
-            add(b',"sum":"%08x"}\n' % chain)
-            seq += 1
+    for body in batch:
+        chain = crc32(body, chain)
+        add(body)
+        add(b',"sum":"%08x"}\n' % chain)
     return b"".join(parts), chain
 
 

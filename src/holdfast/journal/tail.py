@@ -7,10 +7,10 @@ write, which leaves nothing behind once `cut_back` has run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from holdfast.journal.fs import FS, Handle, Stat, write_all
-from holdfast.journal.records import Group, build
+from holdfast.journal.records import seal
 from holdfast.journal.segments import FOLDER, Mark, Segment, Segments
 from holdfast.journal.stats import Counters
 from holdfast.points import reach
@@ -38,20 +38,24 @@ class Tail:
         #: Bytes were cut off and the cut is not synced: a power cut may bring them back.
         self._ragged = False
 
-    def commit(self, groups: Sequence[Group], count: int) -> None:
-        """Put a batch on disk. Raises OSError if it was not written, SyncFailed if its fate is unknown."""
+    def commit(self, batch: list[bytes]) -> None:
+        """Put a batch of lines on disk, adding their sums.
+
+        Raises OSError if it was not written, SyncFailed if its fate is unknown.
+        """
         if self.end.offset >= self._segment_bytes:
             self.roll()
         seq, offset, chain = self.end
-        data, chain = build(groups, seq, chain)
+        assert batch[0].startswith(b'{"seq":%d,' % seq), "a batch begins where the log ends"
+        data, chain = seal(batch, chain)
         write_all(self._fs, self._handle, data)
         reach("journal.written")
         began = self._monotonic()
         self._sync()
-        self.counters.batch(count, len(data), self._monotonic() - began)
+        self.counters.batch(len(batch), len(data), self._monotonic() - began)
         self._see_that_it_is_ours()
         reach("journal.synced")
-        self.end = Mark(seq + count, offset + len(data), chain)
+        self.end = Mark(seq + len(batch), offset + len(data), chain)
         self._segments.last.note(self.end)
 
     def cut_back(self) -> None:
