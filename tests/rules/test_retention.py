@@ -104,6 +104,18 @@ def test_chains_that_must_wait_do_not_make_a_sweep_endless(monkeypatch):
     assert world.do(c.Prune(retention=NOW)).count == 0  # it gave up before it came to the last one
 
 
+def test_chains_that_must_wait_in_one_lane_do_not_keep_the_other_from_being_swept(monkeypatch):
+    monkeypatch.setattr(retention, "LOOKED_AT", 3)
+    world = World()
+    for number in range(5):
+        finish(world, f"j{number}", "cancel", queue=f"q{number}")
+        world.do(c.Retry(job_id=f"j{number}", new_job_id=f"again{number}"))
+    finish(world, "failed", "fail", queue="q")
+    world.wait(100)
+    assert world.do(c.Prune(retention=NOW)).count == 1
+    assert "failed" not in left(world)
+
+
 def test_an_empty_store_has_nothing_to_remove():
     world = World()
     assert world.do(c.Prune()).count == 0

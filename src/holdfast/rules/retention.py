@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from holdfast.model.commands import Prune, Retention
 from holdfast.model.events import CommandForgotten, Event, JobPruned, KeyDropped
 from holdfast.model.ids import JobId
@@ -13,7 +15,7 @@ from holdfast.rules.decision import Decision, answer
 from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.state import Lane, State
 
-#: Jobs looked at for one that may go; bounds the cost of chains that must wait for their last member.
+#: Jobs of a lane looked at for those that may go; bounds the cost of chains that must wait for their last member.
 LOOKED_AT = 5_000
 
 
@@ -21,12 +23,10 @@ def decide_prune(state: State, command: Prune, now: Timestamp) -> Decision:
     """Remove what retention no longer keeps, at most `limit` of it."""
     events: list[Event] = []
     gone: set[JobId] = set()
-    looked_at = 0
     for lane, keep_s in ((Lane.DONE, command.retention.done_s), (Lane.FAILED, command.retention.failed_s)):
-        for record in state.due(lane, later(now, -keep_s)):
+        for record in islice(state.due(lane, later(now, -keep_s)), LOOKED_AT):
             assert isinstance(record, Job)
-            looked_at += 1
-            if len(events) >= command.limit or looked_at > LOOKED_AT:
+            if len(events) >= command.limit:
                 break
             if record.job_id in gone:
                 continue
