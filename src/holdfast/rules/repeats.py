@@ -11,6 +11,7 @@ from holdfast.errors import IdReused
 from holdfast.model.commands import Command
 from holdfast.model.events import CommandDone
 from holdfast.model.outcomes import Outcome, decode_outcome, encode_outcome, refuse
+from holdfast.model.payloads import NULL
 from holdfast.model.records import DoneCommand
 from holdfast.rules.state import State
 
@@ -18,7 +19,6 @@ from holdfast.rules.state import State
 REMEMBER_S = 3600
 
 _encode = msgspec.json.Encoder().encode
-_NOTHING = msgspec.Raw(b"null")
 
 
 class Repeat(NamedTuple):
@@ -35,12 +35,12 @@ def seen_before(state: State, command: Command) -> Repeat | None:
     if done.digest != _digest(command):
         message = f"the command id {command.cmd} was used before, for something else. Nothing was changed."
         return Repeat(refuse(IdReused, message, cmd=command.cmd))
-    return Repeat(None if done.outcome == _NOTHING else decode_outcome(done.outcome))
+    return Repeat(None if done.outcome == NULL else decode_outcome(done.outcome))
 
 
 def remember(command: Command, outcome: Outcome | None) -> CommandDone:
     """Give the event that makes a repeat of `command` find its first outcome."""
-    kept = _NOTHING if outcome is None else msgspec.Raw(encode_outcome(outcome))
+    kept = NULL if outcome is None else msgspec.Raw(encode_outcome(outcome))
     return CommandDone(cmd=command.cmd, actor=command.actor, digest=_digest(command), outcome=kept)
 
 
