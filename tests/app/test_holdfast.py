@@ -120,9 +120,9 @@ def test_every_option_reaches_the_job(send, clock):
         {"priority": 101},
         {"queue": "a b"},
         {"retry": "never"},
-        {"not_before": datetime(2026, 1, 1)},
+        {"not_before": datetime(2026, 1, 1)},  # noqa: DTZ001 - that is refused
         {"max_attempts": 0},
-    ],  # noqa: DTZ001 - that is refused
+    ],
 )
 def test_an_option_out_of_range_stores_nothing(hf, send, options):
     with pytest.raises(InvalidValue):

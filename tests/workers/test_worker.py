@@ -69,6 +69,15 @@ def test_a_drained_worker_lets_its_handlers_end_and_leases_no_more(hf, handlers)
     assert (running.status, late.status) == ("COMPLETED", "QUEUED")
 
 
+def test_an_idle_worker_ends_at_once_whatever_the_grace(hf, handlers):
+    w = hf.worker(concurrency=2)
+    while w.pump.cycle():
+        pass
+    w.pump.look()
+    w.drain(grace_s=30)
+    w.pump.run()
+
+
 def test_after_the_grace_handlers_are_asked_to_stop(hf, handlers):
     job = handlers.asked.enqueue()
     w = hf.worker(concurrency=2)

@@ -122,7 +122,8 @@ class Pump:
         try:
             while not self._is_over():
                 try:
-                    if not self.cycle():
+                    # A cycle may find that all is over; then there is nothing to rest for.
+                    if not self.cycle() and not self._is_over():
                         self._rest()
                 except (StoreBusy, StoreFull) as problem:
                     # Certainly nothing was written, so the same may be sent again. Leases go on by their own time.

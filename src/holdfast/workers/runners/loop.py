@@ -23,7 +23,7 @@ class LoopRunner:
         self._inbox: deque[Assignment] = deque()
         self._is_woken = False
         #: Used by the loop's thread alone.
-        self._tasks: dict[Token, asyncio.Task[None]] = {}
+        self._tasks: dict[Token, asyncio.Task[Outcome]] = {}
 
     def start(self, assignment: Assignment) -> None:
         """Begin a task of the loop."""
@@ -55,18 +55,17 @@ class LoopRunner:
             self._begin(self._inbox.popleft())
 
     def _begin(self, assignment: Assignment) -> None:
-        token = assignment.grant.token
-        task = asyncio.get_running_loop().create_task(self._run(assignment), context=own_context(assignment.context))
-        self._tasks[token] = task
-        task.add_done_callback(lambda _: self._tasks.pop(token))
+        variables = own_context(assignment.context)
+        task = asyncio.get_running_loop().create_task(_outcome(assignment), context=variables)
+        self._tasks[assignment.grant.token] = task
+        # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
+        task.add_done_callback(lambda done: self._end(assignment, done))
         if assignment.stop is not None:
             task.cancel()
 
-    async def _run(self, assignment: Assignment) -> None:
-        try:
-            outcome = await _outcome(assignment)
-        except asyncio.CancelledError:
-            outcome = assignment.stopped()
+    def _end(self, assignment: Assignment, task: asyncio.Task[Outcome]) -> None:
+        del self._tasks[assignment.grant.token]
+        outcome = assignment.stopped() if task.cancelled() else task.result()
         if assignment.stop is Stop.TIMEOUT and isinstance(outcome, Returned):
             outcome = assignment.stopped()  # too late, whatever it returned while being cancelled
         self._desk.end(assignment, outcome)
