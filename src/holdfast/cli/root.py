@@ -25,6 +25,7 @@ COMMANDS = {
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
     "status": ("holdfast.cli.status:status", "The store on one page."),
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
+    "worker": ("holdfast.cli.worker:worker", "Run the jobs of an application."),
 }
 
 
