@@ -77,6 +77,24 @@ def test_every_file_is_for_the_owner_only_whatever_the_umask(path, umask):
     assert modes == {"jobs.db": 0o600, "jobs.db-wal": 0o600, "jobs.db-shm": 0o600}
 
 
+@pytest.mark.parametrize("name", ["file/jobs.db", "n" * 250])
+def test_a_path_where_no_file_can_be_is_told_in_our_words(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreFailed, match="cannot be made"):
+        SqliteStore.open(tmp_path / name)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.parametrize("readonly", [False, True])
+def test_what_is_no_file_is_refused_as_such(path, make, readonly):
+    make(path)
+    with pytest.raises(StoreFailed, match="is no file") as caught:
+        SqliteStore.open(path, readonly=readonly)
+    assert str(path) in str(caught.value)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
 def test_nothing_but_the_database_is_left_after_making_it(made):
     assert [file.name for file in made.parent.iterdir()] == ["jobs.db"]
 
@@ -159,12 +177,6 @@ def test_a_cut_file_is_refused(made):
     made.write_bytes(made.read_bytes()[:4096])
     with pytest.raises(StoreDamaged):
         SqliteStore.open(made)
-
-
-def test_a_directory_in_its_place_is_refused(path):
-    path.mkdir()
-    with pytest.raises(StoreFailed, match=r"jobs.db"):
-        SqliteStore.open(path)
 
 
 def test_reading_makes_nothing(path):

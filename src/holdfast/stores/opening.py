@@ -5,6 +5,7 @@ Stores are imported when asked for, so that a program pays only for the one it u
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -33,6 +34,8 @@ class StoreUrl(NamedTuple):
 
 def parse_url(url: str) -> StoreUrl:
     """Take a URL apart. Raises InvalidValue, saying which forms there are."""
+    if not isinstance(url, str):
+        raise InvalidValue(f"{url!r} is no text; a store is named by a URL such as sqlite:jobs.db.", url=repr(url))
     scheme, colon, rest = url.partition(":")
     path, _, query = rest.partition("?")
     if not colon or scheme not in _OPTIONS:
@@ -41,7 +44,7 @@ def parse_url(url: str) -> StoreUrl:
             hint="Use memory:, wal:PATH or sqlite:PATH, for example sqlite:jobs.db.",
             url=url,
         )
-    if bool(path) == (scheme == "memory") or "\0" in path:
+    if bool(path) == (scheme == "memory") or not _can_be_path(path):
         raise InvalidValue(f"{url!r}: {scheme}: takes {'no path' if scheme == 'memory' else 'a path'}.", url=url)
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():
@@ -49,6 +52,14 @@ def parse_url(url: str) -> StoreUrl:
             known = ", ".join(f"{option}={'|'.join(values)}" for option, values in _OPTIONS[scheme].items()) or "none"
             raise InvalidValue(f"{url!r}: {scheme}: has no option {name}={value}.", hint=f"There is: {known}.", url=url)
     return StoreUrl(scheme, path, options.get("network") == "allow", options.get("durability") == "relaxed")
+
+
+def _can_be_path(path: str) -> bool:
+    """Tell whether the system could have a file of that name: no NUL, and no half of a character."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) -> Store:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -59,7 +60,9 @@ def make_if_missing(path: str) -> None:
         ) from error
     finally:
         for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm"), Path(f"{draft}-journal")):
-            leftover.unlink(missing_ok=True)
+            # What cannot be removed was not made, or lies on a disk that the error above already tells of.
+            with suppress(OSError):
+                leftover.unlink()
 
 
 def _build(draft: str) -> None:
@@ -102,12 +105,18 @@ def _sync(path: Path) -> None:
 def demand_ours(path: str) -> None:
     """Refuse whatever is not a Holdfast database this version can read. Changes nothing."""
     try:
-        size = os.stat(path).st_size  # noqa: PTH116 - the path may be bytes that are no text
+        found_there = os.stat(path)  # noqa: PTH116 - the path may be bytes that are no text
     except FileNotFoundError:
         raise StoreReadOnly(f"{path}: there is no such file, and none is made when reading.", file=path) from None
     except OSError as error:
         raise StoreFailed(f"{path}: cannot be opened: {error.strerror}.", file=path) from error
-    if size == 0:
+    if not stat.S_ISREG(found_there.st_mode):
+        raise StoreFailed(
+            f"{path}: is no file but a directory, pipe or device. Nothing was changed.",
+            hint="Give the path of a file; a directory is a `wal:` store's.",
+            file=path,
+        )
+    if found_there.st_size == 0:
         raise StoreDamaged(
             f"{path}: the file is empty. A store is never empty; nothing was written.",
             hint="If it was made by mistake, remove it and open again; else restore a copy.",
