@@ -8,11 +8,12 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.engine.maintenance import FEED_S, Report, next_wake, recover, tick
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidValue, StoreBusy
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, RetryMode
 from holdfast.model.records import DoneCommand
 from holdfast.model.times import later, stamp
+from holdfast.points import listening
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import START, ManualClock
@@ -209,6 +210,34 @@ def test_a_step_back_leaves_leases_within_reach_to_the_wall(scene):
     scene.clock.advance(29)
     scene.idle(tick)
     scene.clock.advance(1)
+    assert tick(scene.engine).expired == 1
+
+
+def test_a_holder_that_keeps_asking_keeps_its_lease_although_the_clock_was_set_back(scene):
+    scene.enqueue("a")
+    (grant,) = scene.lease()
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=1))
+    for _ in range(9):
+        scene.clock.advance(10)
+        assert scene.engine.ask(c.Extend(job_id="a", token=grant.token)).lease_s == 30
+        scene.idle(tick)
+    scene.clock.advance(29)
+    scene.idle(tick)
+    scene.clock.advance(1)
+    assert tick(scene.engine).expired == 1
+
+
+def test_a_store_that_was_busy_does_not_make_an_overdue_lease_immortal(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=1))
+    scene.clock.advance(30)
+
+    def busy():
+        raise StoreBusy("others keep it")
+
+    with listening("engine.decided", busy), pytest.raises(StoreBusy):
+        tick(scene.engine)
     assert tick(scene.engine).expired == 1
 
 

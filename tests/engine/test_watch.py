@@ -73,3 +73,15 @@ def test_a_lease_of_unknown_start_is_timed_from_first_sight_unless_it_is_timed_a
     assert watch.overdue(29.0) == ()
     watch.limit("k", 3, 5.0)  # another lease of the same job
     assert watch.overdue(29.0) == (Overdue("k", 3),)
+
+
+def test_a_holder_that_is_alive_gets_more_time_and_never_less():
+    watch = LeaseWatch()
+    watch.note([granted()], NOW, 0.0)
+    watch.renew("j", 1, 50.0)
+    watch.renew("j", 1, 40.0)
+    watch.renew("j", 2, 99.0)  # another lease of the same job
+    watch.renew("k", 1, 10.0)  # one that is not watched
+    assert watch.overdue(49.0) == ()
+    assert watch.overdue(50.0) == (Overdue("j", 1),)
+    assert watch.overdue(1e9) == ()

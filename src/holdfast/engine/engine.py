@@ -19,11 +19,11 @@ from holdfast.engine.admission import admitted
 from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.watch import LeaseWatch
 from holdfast.errors import CorruptState, JobNotFound, StoreClosed, StoreError, UsageError
-from holdfast.model.commands import ClockJump, Command, Expire, Lease
+from holdfast.model.commands import ClockJump, Command, Expire, Extend, Lease
 from holdfast.model.events import Event
-from holdfast.model.ids import JobId, uuid7
+from holdfast.model.ids import JobId, Token, uuid7
 from holdfast.model.jobs import Job, Run
-from holdfast.model.outcomes import Outcome, Refusal, refuse
+from holdfast.model.outcomes import Extended, Outcome, Refusal, refuse
 from holdfast.model.times import milliseconds
 from holdfast.points import reach
 from holdfast.rules.decide import decide
@@ -72,6 +72,8 @@ class _Turn(NamedTuple):
     draws: Draws
     #: Every event of the batch so far.
     added: list[Event]
+    #: Leases whose holder asked in time, although there was nothing to write, and the seconds they have left.
+    alive: list[tuple[JobId, Token, float]]
 
 
 class Engine:
@@ -214,10 +216,9 @@ class Engine:
 
     def _commit(self, taken: Sequence[_Waiter]) -> None:
         """Decide all commands of the waiters in one batch of the store."""
-        added: list[Event] = []
         with self.store.write() as batch:
             reading = self.look()
-            turn = _Turn(batch, reading, Draws(reading.now, _seed()), added)
+            turn = _Turn(batch, reading, Draws(reading.now, _seed()), [], [])
             try:
                 outcomes = [[self._decide(turn, command) for command in waiter.commands] for waiter in taken]
             except StoreError:
@@ -229,7 +230,9 @@ class Engine:
         for waiter, found in zip(taken, outcomes, strict=True):
             waiter.outcomes = found
         reach("engine.committed")
-        self.watch.note(added, reading.now, reading.monotonic)
+        self.watch.note(turn.added, reading.now, reading.monotonic)
+        for job_id, token, seconds in turn.alive:
+            self.watch.renew(job_id, token, reading.monotonic + seconds)
 
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
@@ -239,6 +242,8 @@ class Engine:
         now = turn.reading.now
         decision = decide(turn.batch, command, now, turn.draws, self.jump)
         if not decision.events:
+            if isinstance(command, Extend) and isinstance(decision.outcome, Extended):
+                turn.alive.append((command.job_id, command.token, decision.outcome.lease_s))
             return decision.outcome
         try:
             turn.batch.add(decision.events, now)

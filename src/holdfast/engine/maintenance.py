@@ -77,7 +77,12 @@ def _expire(engine: Engine) -> int:
     if not overdue and (wake is None or wake > reading.now):
         return 0
     slices = [overdue[at : at + LIMIT] for at in range(0, len(overdue), LIMIT)] or [()]
-    return sum(_all(engine, Expire(limit=LIMIT, jump=engine.jump, overdue=part)) for part in slices)
+    try:
+        return sum(_all(engine, Expire(limit=LIMIT, jump=engine.jump, overdue=part)) for part in slices)
+    except BaseException:
+        for lease in overdue:  # the next round looks after them: a busy store must not make them immortal
+            engine.watch.limit(lease.job_id, lease.token, reading.monotonic)
+        raise
 
 
 def _watch_far_leases(engine: Engine, reading: Reading) -> None:

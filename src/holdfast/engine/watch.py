@@ -46,6 +46,13 @@ class LeaseWatch:
             if known is None or known[0] != token:
                 self._deadlines[job_id] = (token, deadline)
 
+    def renew(self, job_id: JobId, token: Token, deadline: float) -> None:
+        """Give a lease that is watched more time: its holder has shown that it is alive."""
+        with self._lock:
+            known = self._deadlines.get(job_id)
+            if known is not None and known[0] == token:
+                self._deadlines[job_id] = (token, max(known[1], deadline))
+
     def overdue(self, monotonic: float) -> tuple[Overdue, ...]:
         """Give the leases whose seconds have passed, and stop watching them."""
         with self._lock:

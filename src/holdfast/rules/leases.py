@@ -195,7 +195,10 @@ def decide_extend(
         until = min(until, job.deadline_at)
     cancel = job.cancel_requested_at is not None
     if seconds_between(job.lease_expires_at, until) < lease_s / 6:
-        return answer(Extended(lease_s=_left(job.lease_expires_at, now), cancel=cancel))
+        # After a clock was set back an hour the lease seems to have an hour left, but its seconds are counted by the
+        # monotonic clock, too. Told no more than a lease lasts, its holder goes on asking in time.
+        left = min(_left(job.lease_expires_at, now), max(lease_s, job.lease_s))
+        return answer(Extended(lease_s=left, cancel=cancel))
     event = LeaseExtended(
         job_id=job.job_id, token=command.token, lease_expires_at=until, cmd=command.cmd, actor=command.actor
     )
