@@ -163,6 +163,12 @@ class GroupCommit:
                     self._waiters.append(me)
             if not me.sleep(-1 if deadline is None else max(deadline - self._monotonic(), 0)):
                 raise TimeoutError(f"record {me.seq} was not durable in time; its outcome is unknown")
+            # Whoever was woken knows why without the lock, which the next leader wants now: `durable` only grows, and
+            # only a leader itself ends its turn.
+            if self._leader is me:
+                return True
+            if self._is_satisfied(me):
+                return False
 
     def _is_satisfied(self, waiter: Waiter) -> bool:
         return 0 < waiter.seq <= self.durable
