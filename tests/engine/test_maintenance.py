@@ -329,6 +329,14 @@ def test_old_events_leave_the_feed(scene):
         scene.store.feed(0)
 
 
+def test_a_tick_drops_all_events_that_are_old_however_many(scene):
+    for part in range(0, 1200, 400):
+        scene.enqueue(*(f"j{number}" for number in range(part, part + 400)))
+    scene.clock.advance(FEED_S + 1)
+    assert tick(scene.engine).trimmed == 1200
+    scene.idle(tick)
+
+
 def test_a_lease_extended_through_another_engine_is_not_ended_by_the_granters_watch(tmp_path):
     clock = ManualClock()
     granter = Engine(SqliteStore.open(tmp_path / "jobs.db"), clock=clock)
