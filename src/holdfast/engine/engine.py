@@ -28,6 +28,7 @@ from holdfast.model.times import milliseconds
 from holdfast.points import reach
 from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
+from holdfast.rules.leases import IN_THE_WAY
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Batch, Store, View
 
@@ -35,8 +36,6 @@ from holdfast.stores.protocol import Batch, Store, View
 BATCH = 1000
 #: Delayed jobs made ready by one Lease.
 PROMOTED = 500
-#: Lapsed leases that one Lease clears out of its way.
-IN_THE_WAY = 100
 
 
 class _Waiter:
