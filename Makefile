@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 .PHONY: help demo test check fmt cover bench soak build clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1        \2/; s/^(  make .{8}) *(.*)/\1\2/p' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,7 +40,7 @@ bench: $(STAMP) ## measure journal and stores beside the bare limit
 	$(BIN)/holdfast bench store
 
 soak: $(STAMP) ## long fault runs
-	HOLDFAST_SOAK=1 $(BIN)/python -m pytest -m "" --timeout=3600
+	HOLDFAST_SOAK=1 $(BIN)/python -m pytest --timeout=3600
 
 build: $(STAMP) ## build wheel and sdist
 	$(BIN)/python -m pip install --quiet build && $(BIN)/python -m build
