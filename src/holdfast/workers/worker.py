@@ -12,10 +12,9 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from queue import SimpleQueue
+from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import Self
 
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Retention
@@ -64,8 +63,8 @@ class Worker:
         scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
         self.pump = Pump(engine, self.slots, scope, retention or Retention(), until_idle=until_idle)
         self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)
-        #: Wakes whoever waits in `run`. Its put may be called by a signal handler; a lock's acquire may not.
-        self._news: SimpleQueue[str] = SimpleQueue()
+        #: Called when the pump has ended.
+        self._ended: Callable[[], None] = lambda: None
         self._error: BaseException | None = None
 
     def start(self) -> None:
@@ -82,7 +81,7 @@ class Worker:
                 self.slots.stop(held)
         finally:
             self.slots.close()
-            self._news.put("ended")
+            self._ended()
 
     def drain(self, grace_s: float = GRACE_S) -> None:
         """Ask for a clean end; returns at once."""
@@ -101,30 +100,58 @@ class Worker:
 
     def run(self, grace_s: float = GRACE_S) -> None:
         """Work until the end, or until SIGTERM or SIGINT if this is the main thread."""
-        with self._signals():
-            self.start()
-            asked = 0
-            while self._news.get() != "ended":
-                asked += 1
-                if asked == 1:
-                    self.drain(grace_s)
-                else:
-                    self.stop()
-        self.join()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Hear signals inside the block. Only the main thread can."""
         if threading.current_thread() is not threading.main_thread():
-            yield
+            self.start()
+            self.join()
             return
+        with _Ear() as ear:
+            self._ended = ear.call_out
+            try:
+                self.start()
+                if ear.hears_signal():
+                    self.drain(grace_s)
+                    while ear.hears_signal():
+                        self.stop()
+            finally:
+                self._ended = lambda: None
+            self.join()
 
-        def heard(number: int, _frame: FrameType | None) -> None:
-            self._news.put(signal.Signals(number).name)
 
-        before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+class _Ear:
+    """Lets the main thread sleep until a signal or the worker's end.
+
+    By a pipe that the interpreter itself writes to when a signal arrives. Waiting on a lock would miss a signal that
+    comes just before the wait begins, and Python's own handler would then run at the next signal, or never.
+    """
+
+    def __enter__(self) -> Self:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._in, False)
+        self._fd = signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
+        self._handlers = {number: signal.signal(number, _do_nothing) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._fd)
+        os.close(self._in)
+        os.close(self._out)
+
+    def hears_signal(self) -> bool:
+        """Sleep until a signal asks for the end (True), or the worker has ended (False)."""
+        while True:
+            (number,) = os.read(self._out, 1)
+            if number == 0 or number in _SIGNALS:
+                return number != 0
+
+    def call_out(self) -> None:
+        """Say that the worker has ended; there is no signal 0."""
+        os.write(self._in, b"\0")
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Keep a signal from its usual effect; the pipe tells of it."""
