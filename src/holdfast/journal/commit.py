@@ -126,7 +126,7 @@ class GroupCommit:
         me = Waiter(seq)
         deadline = None if timeout is None else self._monotonic() + timeout
         try:
-            while self._take_turn(me, deadline):
+            while self.durable < seq and self._take_turn(me, deadline):
                 self._lead()
                 self._pass_on(me)
         except BaseException:
@@ -220,7 +220,9 @@ class GroupCommit:
             with self._lock:
                 if me in self._waiters:
                     self._waiters.remove(me)
-                if self._leader is me:
+                if self._leader is me and not self._waiters and not self._callbacks:
+                    self._leader = None
+                elif self._leader is me:
                     durable = self.durable
                     woken = sorted((one for one in self._waiters if 0 < one.seq <= durable), key=_by_seq)
                     heirs = [one for one in self._waiters if not 0 < one.seq <= durable]

@@ -18,10 +18,9 @@ import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock as Mutex
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 Mode = Literal["read", "append", "create"]
 Kind = Literal["file", "dir", "link", "other"]
@@ -38,8 +37,7 @@ _FILE_MODE = 0o600
 _DIR_MODE = 0o700
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What lies at a path; a link is described, never followed."""
 
     kind: Kind
@@ -353,10 +351,9 @@ class OsFS:
         return self._dir(folder), name
 
     def _dir(self, path: str) -> int:
-        with self._mutex:
-            known = self._dirs.get(path)
-            if known is not None:
-                return known
+        known = self._dirs.get(path)
+        if known is not None:
+            return known
         folder, name = self._at(path)
         fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         with self._mutex:
