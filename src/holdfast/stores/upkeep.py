@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.errors import InvalidOperation, StoreDamaged
-from holdfast.journal import Journal
+from holdfast.journal import Journal, JournalOptions
 from holdfast.journal.repair import Problem
-from holdfast.stores.opening import open_store, parse_url
+from holdfast.stores.opening import StoreUrl, open_store, parse_url
 from holdfast.stores.protocol import Finding
-from holdfast.stores.wal import finding
+from holdfast.stores.wal import finding, with_versions
 
 
 class Plan(Protocol):
@@ -34,7 +34,7 @@ def check(url: str) -> list[Finding]:
     """Read everything and list what is wrong; a store that refuses to open is a finding, too."""
     where = parse_url(url)
     if where.scheme == "wal":
-        problems = Journal.check(where.path)
+        problems = Journal.check(where.path, options=_options(where))
         if problems:
             return [finding(problem) for problem in problems]
     try:
@@ -55,4 +55,8 @@ def plan_repair(url: str, *, accept_snapshot: bool = False) -> Plan:
             f"{where.scheme}: has no log of its own to cut back to. Nothing was changed.",
             hint="Run `holdfast store check` to see what is damaged, and restore those records from a backup.",
         )
-    return Journal.plan_repair(where.path, accept_snapshot=accept_snapshot)
+    return Journal.plan_repair(where.path, options=_options(where), accept_snapshot=accept_snapshot)
+
+
+def _options(where: StoreUrl) -> JournalOptions:
+    return with_versions(JournalOptions(network="allow" if where.network else "refuse"))

@@ -94,7 +94,7 @@ class WalStore:
 
         Raises StoreLocked if another process has it, StoreDamaged if acknowledged data cannot be read.
         """
-        settings = replace(options or JournalOptions(), schema_version=SCHEMA_VERSION, event_version=SCHEMA_VERSION)
+        settings = with_versions(options or JournalOptions())
         journal = Journal.open(path, fs=fs, clock=clock, options=settings, readonly=readonly)
         try:
             store = cls(journal, str(path), readonly=readonly)
@@ -279,6 +279,11 @@ class WalStore:
             raise StoreReadOnly(f"{self._path} was opened for reading; nothing was stored.")
         if self._failure is not None:
             raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
+
+
+def with_versions(options: JournalOptions) -> JournalOptions:
+    """Tell a journal which versions of records and events this program writes."""
+    return replace(options, schema_version=SCHEMA_VERSION, event_version=SCHEMA_VERSION)
 
 
 def _encoded(event: Event) -> bytes:

@@ -1,0 +1,76 @@
+"""Looking after a store by its URL, also where it refuses to open."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.errors import InvalidOperation, StoreFailed
+from holdfast.journal import journal
+from holdfast.model.commands import Enqueue, NewJob
+from holdfast.stores import upkeep
+from holdfast.stores.opening import open_store
+
+
+@pytest.fixture(params=["wal", "sqlite"])
+def url(request, tmp_path):
+    where = f"{request.param}:{tmp_path / 'jobs'}"
+    engine = Engine(open_store(where))
+    for number in range(3):
+        job = NewJob(job_id=f"j{number}", job_type="t", params=msgspec.Raw(b"{}"))
+        engine.ask(Enqueue(jobs=(job,)))
+    engine.close()
+    return where
+
+
+def path_of(url):
+    return Path(url.partition(":")[2])
+
+
+def damage(url):
+    (file,) = path_of(url).glob("log/*.jsonl")
+    text = bytearray(file.read_bytes())
+    text[40] ^= 1
+    file.write_bytes(bytes(text))
+
+
+def test_a_store_that_is_well_has_no_findings(url):
+    assert upkeep.check(url) == []
+
+
+def test_a_store_that_refuses_to_open_is_a_finding(url):
+    if url.startswith("wal:"):
+        damage(url)
+    else:
+        path_of(url).write_bytes(b"")
+    (finding,) = upkeep.check(url)
+    assert finding.code in {"journal_damaged", "store_damaged"}
+    assert finding.remedy
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_store_without_a_log_of_its_own_has_nothing_to_be_cut_back_to(url):
+    with pytest.raises(InvalidOperation, match="no log of its own"):
+        upkeep.plan_repair(url)
+
+
+@pytest.mark.parametrize("url", ["wal"], indirect=True)
+def test_a_repair_is_planned_before_it_is_done_and_leaves_a_store_that_is_well(url):
+    assert not upkeep.plan_repair(url).is_needed
+    damage(url)
+    plan = upkeep.plan_repair(url)
+    assert plan.is_needed
+    assert upkeep.check(url)
+    assert plan.apply()
+    assert upkeep.check(url) == []
+
+
+@pytest.mark.parametrize("url", ["wal"], indirect=True)
+def test_a_network_file_system_that_was_allowed_can_be_looked_after(url, monkeypatch):
+    monkeypatch.setattr(journal, "is_network", lambda kind: True)
+    for act in (upkeep.check, upkeep.plan_repair):
+        with pytest.raises(StoreFailed, match="network"):
+            act(url)
+    assert upkeep.check(f"{url}?network=allow") == []
+    assert not upkeep.plan_repair(f"{url}?network=allow").is_needed
