@@ -250,8 +250,21 @@ def test_the_feed_says_when_it_no_longer_reaches_back():
     first = engine.store.journal.first_seq
     assert first > 1
     with pytest.raises(InvalidValue):
-        list(engine.store.feed(0))
+        engine.store.feed(0)
     assert [entry.seq for entry in engine.store.feed(first - 1)] == list(range(first, 37))
+
+
+def test_a_feed_overtaken_by_compaction_says_so_instead_of_calling_it_damage():
+    engine = Engine(opened(SimFS()), clock=ManualClock())
+    for at in range(12):
+        put(engine, *(f"{at}-{number}" for number in range(20)))
+        if at == 5:
+            feed = engine.store.feed(0)
+            assert next(feed).seq == 1
+        if at > 5:
+            engine.store.snapshot()
+    with pytest.raises(InvalidValue, match="only in the snapshot"):
+        list(feed)
 
 
 def test_a_record_beyond_the_logs_limit_is_refused_alone(monkeypatch):

@@ -22,6 +22,7 @@ from holdfast.errors import (
     BadEvent,
     CorruptState,
     InvalidValue,
+    LogMissing,
     RecordTooLarge,
     StoreClosed,
     StoreError,
@@ -30,6 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS
+from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
 from holdfast.model.events import SCHEMA_VERSION, Event, JobCreated, decode_event, encode_event
 from holdfast.model.ids import Token
@@ -214,10 +216,17 @@ class WalStore:
         self._demand_open()
         first = self.journal.first_seq
         if after + 1 < first and after < self._last_event:
-            raise InvalidValue(f"after: events below {first} are only in the snapshot.", field="after")
-        for record in self.journal.read(after=after):
-            if not record.event.startswith(b'{"type":"journal:'):
-                yield Entry(record.seq, stamp(record.ts), record.raw)
+            raise _gone(first)
+        return self._entries(self.journal.read(after=max(after, first - 1)))
+
+    def _entries(self, records: Iterator[JournalRecord]) -> Iterator[Entry]:
+        try:
+            for record in records:
+                if not record.event.startswith(b'{"type":"journal:'):
+                    yield Entry(record.seq, stamp(record.ts), record.raw)
+        except LogMissing as gone:
+            # A snapshot was made meanwhile, and the log became shorter faster than it was walked.
+            raise _gone(self.journal.first_seq) from gone
 
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`."""
@@ -279,6 +288,10 @@ class WalStore:
             raise StoreReadOnly(f"{self._path} was opened for reading; nothing was stored.")
         if self._failure is not None:
             raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
+
+
+def _gone(first: int) -> InvalidValue:
+    return InvalidValue(f"after: events below {first} are only in the snapshot.", field="after", first=first)
 
 
 def with_versions(options: JournalOptions) -> JournalOptions:
