@@ -263,8 +263,8 @@ class SqliteStore:
 
     def _last_seq(self) -> int:
         """Give the number of the last durable event; asks the tables only if the data has changed."""
-        self._demand_open()
         with self._watching:
+            self._demand_open()
             try:
                 if self._watch is None:
                     self._watch = open_reader(self.path, self._mode)
