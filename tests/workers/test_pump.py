@@ -402,3 +402,34 @@ def test_an_idle_pump_neither_reads_nor_writes(hf, monkeypatch):
     assert touched == []
     w.pump._watcher.close()
     assert isinstance(w, Worker)
+
+
+def test_a_due_job_that_nobody_may_take_does_not_keep_the_pump_busy(hf, clock):
+    @hf.task
+    def tick() -> int:
+        return 1
+
+    job = tick.options(delay=60).enqueue()
+    hf.dispatch.pause("inventory")
+    clock.advance(60)
+    cycles = []
+    w = hf.worker(until_idle=True)
+    with listening("pump.sending", lambda: cycles.append(1)):
+        w.run()
+    assert job.status == "QUEUED"
+    assert len(cycles) < 10
+
+
+def test_a_job_of_another_queue_that_is_due_does_not_keep_the_pump_busy(hf, clock):
+    @hf.task
+    def tick() -> int:
+        return 1
+
+    job = tick.options(delay=60, queue="elsewhere").enqueue()
+    clock.advance(60)
+    cycles = []
+    w = hf.worker(until_idle=True)
+    with listening("pump.sending", lambda: cycles.append(1)):
+        w.run()
+    assert job.status == "QUEUED"
+    assert len(cycles) < 10

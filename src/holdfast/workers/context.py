@@ -9,6 +9,7 @@ import logging
 import threading
 from contextvars import ContextVar
 from datetime import datetime
+from functools import cached_property
 
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job
@@ -30,10 +31,12 @@ class Context:
         self.message = ""
         #: Why it was asked to stop.
         self.cancel_reason = ""
-        #: Log lines of this handler carry its job and run.
-        self.log = logging.LoggerAdapter(
-            logging.getLogger("holdfast.task"), {"job": grant.job.job_id, "run": grant.run_id}
-        )
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry the job and the run."""
+        facts = {"job": self._grant.job.job_id, "run": self._grant.run_id}
+        return logging.LoggerAdapter(logging.getLogger("holdfast.task"), facts)
 
     @property
     def job(self) -> Job:

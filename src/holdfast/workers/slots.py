@@ -146,9 +146,10 @@ class Slots(Desk):
 
     def _take_slots(self) -> list[Assignment]:
         starting: list[Assignment] = []
+        now = self._monotonic() if self._waiting else 0.0
         while self._waiting and self._busy < self.size:
             assignment = self._waiting.popleft()
-            assignment.started_at = self._monotonic()
+            assignment.started_at = now
             self._busy += 1
             starting.append(assignment)
         return starting
