@@ -3,9 +3,9 @@
 import msgspec
 from world import START, World
 
-from holdfast.model.jobs import Job
+from holdfast.model.jobs import Job, Run
 from holdfast.model.times import later
-from holdfast.rules.order import back, place, rank_of
+from holdfast.rules.order import back, place, rank_of, run_place
 
 JOB = Job("j", "t", msgspec.Raw(b"{}"), START)
 
@@ -44,3 +44,8 @@ def test_the_place_of_running_and_ended_jobs_is_free():
     world = World()
     world.start("a")
     assert back(world.tables, "", "default", 0) == 100
+
+
+def test_a_run_that_was_skipped_comes_behind_those_that_started():
+    runs = [Run(f"r{number}", "j", number, START, msgspec.Raw(b"{}")) for number in (0, 10, 2, 1)]
+    assert [run.run_no for run in sorted(runs, key=run_place)] == [1, 2, 10, 0]

@@ -1,8 +1,11 @@
-"""The order of dispatch: rank, position, created_at, id. Stored fields only, so the same state gives the same order."""
+"""The order of dispatch: rank, position, created_at, id. Stored fields only, so the same state gives the same order.
+
+And the order of a job's runs.
+"""
 
 from __future__ import annotations
 
-from holdfast.model.jobs import Job
+from holdfast.model.jobs import Job, Run
 from holdfast.model.times import Timestamp
 from holdfast.rules.state import State
 
@@ -17,6 +20,11 @@ PlaceKey = tuple[int, int, Timestamp, str]
 def place(job: Job) -> PlaceKey:
     """Give the sort key of a QUEUED job within its queue."""
     return (job.rank, job.position, job.created_at, job.job_id)
+
+
+def run_place(run: Run) -> tuple[int, Timestamp, str]:
+    """Give the sort key of a run within its job; one that was skipped has no number and comes last."""
+    return (run.run_no or 1 << 62, run.started_at, run.run_id)
 
 
 def rank_of(priority: int) -> int:

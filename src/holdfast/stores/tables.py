@@ -15,7 +15,7 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Record, key_of
 from holdfast.model.times import Timestamp
-from holdfast.rules.order import PlaceKey, place
+from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import JobQuery, QueueCount
@@ -163,7 +163,7 @@ class Tables:
         if before is not None:
             runs = tuple(run for run in runs if run.run_id != before.run_id)
         if after is not None:
-            runs = tuple(sorted((*runs, after), key=_run_order)) if runs else (after,)
+            runs = tuple(sorted((*runs, after), key=run_place)) if runs else (after,)
         if runs:
             self._runs[job_id] = runs
         else:
@@ -372,11 +372,6 @@ def _place_of(orders: dict[N, OrderedSet[K]], name: N) -> OrderedSet[K]:
     if found is None:
         found = orders[name] = OrderedSet()
     return found
-
-
-def _run_order(run: Run) -> tuple[int, Timestamp, str]:
-    """Order runs of a job; one that was skipped and never started has no number and comes last."""
-    return (run.run_no or 1 << 62, run.started_at, run.run_id)
 
 
 def _dues(job: Job) -> Sequence[tuple[Lane, Timestamp]]:

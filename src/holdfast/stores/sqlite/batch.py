@@ -24,7 +24,7 @@ from holdfast.model.records import AUTHORITY, Authority, Key, Record, pair
 from holdfast.model.times import Timestamp
 from holdfast.points import reach
 from holdfast.rules.fold import Stamp, fold
-from holdfast.rules.order import place
+from holdfast.rules.order import place, run_place
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rows import BY_KIND, JOBS, RUNS, Meta, Row, Table, chained
 from holdfast.stores.sqlite.statements import SQL
@@ -286,8 +286,7 @@ class Batch(Lookups):
             run = self._known[Run][key]
             if run is not None and run.job_id == job_id:
                 found[key] = run
-        runs = [run for run in found.values() if run is not None]
-        return tuple(sorted(runs, key=lambda run: (run.run_no or 1 << 62, run.started_at, run.run_id)))
+        return tuple(sorted((run for run in found.values() if run is not None), key=run_place))
 
     def successors(self, job_id: JobId) -> Sequence[Job]:
         """Give the jobs that retry this one, oldest first; without writing anything, since folds ask for them."""
