@@ -1,10 +1,11 @@
 """The one writer path: group commit, and everyone gets their own outcome whatever happens to the others."""
 
+import os
 import signal
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import pytest
@@ -489,3 +490,36 @@ def test_a_lease_clears_no_more_than_a_hundred_lapsed_leases():
 def test_a_refusal_is_an_outcome_and_no_exception():
     outcome = Engine(MemoryStore(), clock=ManualClock()).submit(c.Cancel(job_id="nobody"))
     assert isinstance(outcome, Refusal)
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # newer Pythons warn; that is the point
+def test_a_child_forked_in_the_middle_of_a_commit_is_refused_and_never_waits():
+    engine = Engine(MemoryStore(), clock=ManualClock())
+    engine.submit(new("a"))
+    ends = []
+
+    def fork():
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends a child that waits for a thread it does not have
+            os._exit(_refused_in_child(engine))
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    with listening("engine.decided", fork):
+        engine.submit(new("b"))
+    assert ends == [0]
+    assert engine.job("b").status == "QUEUED"
+
+
+def _refused_in_child(engine):
+    """Use the parent's engine in every way; give the number of uses that were not refused."""
+    allowed = 0
+    for use in (lambda: engine.submit(new("c")), lambda: engine.job("a"), lambda: engine.runs("a"), engine.new_id):
+        with suppress(StoreClosed):
+            use()
+            allowed += 1
+    engine.close()
+    return allowed

@@ -81,6 +81,8 @@ class Engine:
     def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         """Take charge of `store`; call `recover` before dispatching from it."""
         self.store = store
+        #: The process that may use it. A forked child has no thread that would open the locks it inherited.
+        self._pid = os.getpid()
         self.time = Timekeeper(clock or SystemClock())
         self.watch = LeaseWatch()
         #: The last time the wall clock jumped forward.
@@ -138,6 +140,7 @@ class Engine:
 
     def _join(self, waiter: _Waiter) -> None:
         """Stand in the line; lead if nobody does."""
+        self._demand_own()
         with self._lock:
             if self._closed:
                 raise StoreClosed("the engine was closed; the command was not sent.")
@@ -265,11 +268,12 @@ class Engine:
 
     def read(self) -> AbstractContextManager[View]:
         """Open a consistent view of what is durable."""
+        self._demand_own()
         return self.store.read()
 
     def job(self, job_id: JobId) -> Job:
         """Give a job. Raises JobNotFound."""
-        with self.store.read() as view:
+        with self.read() as view:
             job = view.get(Job, job_id)
         if job is None:
             raise JobNotFound(f"there is no job {job_id}.", job_id=job_id)
@@ -277,13 +281,14 @@ class Engine:
 
     def runs(self, job_id: JobId) -> Sequence[Run]:
         """Give a job's runs, oldest first."""
-        with self.store.read() as view:
+        with self.read() as view:
             return view.runs(job_id)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def look(self) -> Reading:
         """Look at the clock by which this engine decides, and remember its steps."""
+        self._demand_own()
         reading = self.time.read()
         if reading.jumped_from is not None:
             self.jump = ClockJump(reading.jumped_from, reading.now)
@@ -296,10 +301,20 @@ class Engine:
         return uuid7(milliseconds(self.look().now), _seed(), _seed())
 
     def close(self) -> None:
-        """Take no more commands and close the store."""
+        """Take no more commands and close the store. In a forked child nothing happens: it is the parent's."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._closed = True
         self.store.close()
+
+    def _demand_own(self) -> None:
+        """Refuse a forked child."""
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                "the engine was made before the process forked and belongs to the parent. Nothing was done.",
+                hint="Open the store again in the child.",
+            )
 
 
 def _seed() -> int:
