@@ -163,6 +163,17 @@ def test_a_jump_of_the_clock_is_not_held_against_the_jobs(scene):
     assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (0, "clock_jump")
 
 
+def test_a_jump_that_was_corrected_excuses_nothing_that_lapses_later(scene):
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=1))
+    scene.idle(tick)
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=1))
+    scene.enqueue("a")
+    scene.lease()
+    scene.clock.advance(30)
+    assert tick(scene.engine).expired == 1
+    assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (1, "timeout")
+
+
 @pytest.mark.parametrize("how", ["complete", "extend", "lease"])
 def test_whoever_comes_first_after_a_jump_finds_the_same(scene, how):
     scene.enqueue("a")

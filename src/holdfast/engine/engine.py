@@ -294,6 +294,8 @@ class Engine:
             self.jump = ClockJump(reading.jumped_from, reading.now)
         if reading.stepped_back:
             self.stepped_back = True
+            # What lapses from here on at times the jump had passed over lapses on its own account.
+            self.jump = None
         return reading
 
     def new_id(self) -> str:
