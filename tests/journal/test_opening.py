@@ -97,6 +97,15 @@ def test_an_unreadable_journal_json_is_refused():
     refuses(fs, JournalDamaged, "journal.json cannot be read")
 
 
+def test_a_journal_json_whose_id_is_none_of_ours_is_refused():
+    fs = crashed((1,))
+    known = fs.tree()["journal.json"]
+    at = known.index(b'"id":"') + 6
+    for wrong in ("é".encode() * 16, b"xyz"):
+        fs.put("journal.json", known[:at] + wrong + known[at + 32 :])
+        refuses(fs, JournalDamaged, "journal.json cannot be read")
+
+
 def test_a_changed_journal_id_is_refused():
     fs = crashed((1,))
     text = bytearray(fs.tree()["journal.json"])

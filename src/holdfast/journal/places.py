@@ -45,6 +45,7 @@ def read_identity(fs: FS, root: str) -> Identity | None:
         text = fs.read(handle, size_of(fs, IDENTITY), 0)
     try:
         found = _identity.decode(text)
+        bytes.fromhex(found.id)  # the chain starts from it, so it must be what we write
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(
             f"{root}/{IDENTITY} cannot be read ({error}). Nothing was changed.",
