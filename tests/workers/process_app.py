@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,16 @@ def fork_returns() -> int:
     if child:
         os.waitpid(child, 0)
     return 1 if child else 2
+
+
+@task()
+def closes_everything() -> int:
+    os.closerange(3, 256)
+    return 1
+
+
+@task()
+def scribbles() -> None:
+    for fd in range(3, 20):
+        with suppress(OSError):
+            os.write(fd, b"nonsense\n")

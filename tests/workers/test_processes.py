@@ -101,6 +101,14 @@ def test_a_process_that_dies_fails_its_run_and_the_next_job_gets_another(w, name
     assert words in dead.refresh().error
 
 
+@pytest.mark.parametrize("task", [app.closes_everything, app.scribbles])
+def test_a_handler_that_spoils_its_pipes_fails_alone(w, task):
+    spoilt, alive = task.enqueue(), app.double.enqueue(1)
+    (status, kind, _), other = run(w, spoilt, alive)
+    assert (status, kind) == ("FAILED", "exit")
+    assert other == ("COMPLETED", None, None)
+
+
 def test_a_process_that_died_between_two_jobs_is_replaced(w):
     first = app.pid.enqueue()
     run(w, first)

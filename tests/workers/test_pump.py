@@ -172,6 +172,23 @@ def test_a_cancelled_job_tells_its_running_thread(hf, clock, by):
     w.slots.close()
 
 
+def test_a_cancel_right_after_a_look_is_seen_a_second_later(hf, clock):
+    handler, task = gate(hf)
+    job, w = task.enqueue(), worker(hf)
+    begin(w, handler)
+    w.pump.look()
+    job.cancel()
+    w.pump.look()  # woken by the cancel, but what runs was looked at just now
+    assert not handler.context.cancelled
+    assert w.pump._wake_at(1) == clock.monotonic() + 1
+    clock.advance(1)
+    w.slots.poke()
+    w.pump._rest()
+    assert handler.context.cancelled
+    finish(w, handler)
+    w.slots.close()
+
+
 def test_a_cancelled_job_cancels_its_coroutine(hf, clock):
     seen, cleaned = threading.Event(), threading.Event()
 

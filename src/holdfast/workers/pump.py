@@ -80,6 +80,8 @@ class Pump:
         #: The store was seen as of event `_seq`, and nothing is known to have happened since.
         self._looked = False
         self._seq = 0
+        #: What runs here was not looked at then; too little time had passed since the last look at it.
+        self._unseen = False
         #: A lease found nothing although something was ready (a pause, say); not tried again until an event comes.
         self._fruitless = -1
         #: Monotonic times: when delayed jobs are due, when to tick, when to look at what runs.
@@ -303,7 +305,8 @@ class Pump:
         """Sleep until there is something to do."""
         now = self._now()
         room = self._room()
-        if not self._looked and (room or now >= self._look_at):
+        stale = not self._looked or self._unseen
+        if (room and not self._looked) or (stale and now >= self._look_at):
             self.look()
             if self._hope and room:
                 return
@@ -329,11 +332,11 @@ class Pump:
             ready = room and any(True for _ in view.ready(scope.namespace, scope.queues, scope.tasks.names(), at))
             delayed = view.next_due(Lane.DELAYED)
             lapsing = [view.next_due(lane) for lane in (Lane.LEASE, Lane.TTL)]
-            if now >= self._look_at:
+            running = self._slots.held()
+            self._unseen = bool(running) and now < self._look_at
+            if not self._unseen:
                 self._look_at = now + LOOK_S
-                held = [(one, view.get(Job, one.grant.job.job_id)) for one in self._slots.held()]
-            else:
-                held = []
+            held = [] if self._unseen else [(one, view.get(Job, one.grant.job.job_id)) for one in running]
         # Without room nothing was looked for; a lease is worth a try once there is.
         self._hope = not room or (bool(ready) and self._seq != self._fruitless)
         self._delayed_at = _in_monotonic(delayed, at, now)
@@ -352,7 +355,7 @@ class Pump:
             times.append(self._stop_at)
         if room:
             times.append(self._delayed_at)
-        if not self._looked:
+        if not self._looked or self._unseen:
             times.append(self._look_at)
         for held in self._slots.held():
             times.append(held.renew_at if held.stop is not Stop.LOST else _NEVER)

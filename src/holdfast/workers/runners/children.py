@@ -47,10 +47,15 @@ class Child:
             for fd in theirs:
                 os.close(fd)
         self.pid = self._process.pid
-        #: Becomes readable when the process ends; forks of the handler may keep the pipe of replies open.
-        self.exit_fd = os.pidfd_open(self.pid)
-        self._fds = [*mine, self.exit_fd]
+        self._fds = mine
         self._received = b""
+        try:
+            #: Becomes readable when the process ends; forks of the handler may keep the pipe of replies open.
+            self.exit_fd = os.pidfd_open(self.pid)
+        except OSError:
+            self.end()
+            raise
+        self._fds.append(self.exit_fd)
 
     def ask(self, request: Request) -> None:
         """Send a request. Raises BrokenPipeError if nobody is there to take it."""
@@ -59,8 +64,13 @@ class Child:
             rest = rest[os.write(self._requests, rest) :]
 
     def read(self) -> Reply | None:
-        """Read what has come; give the reply once it is complete."""
+        """Read what has come; give the reply once it is complete.
+
+        Raises EOFError if nothing more can come, msgspec.DecodeError if what came is no reply.
+        """
         chunk = os.read(self.replies, 1 << 16)
+        if not chunk:
+            raise EOFError
         self._received += chunk
         line, newline, self._received = self._received.partition(b"\n")
         if newline:
@@ -71,10 +81,10 @@ class Child:
     def last_words(self) -> Reply | None:
         """Give the reply of a process that has ended, if it sent one before."""
         os.set_blocking(self.replies, False)
-        with suppress(BlockingIOError, msgspec.DecodeError):
-            while (size := len(self._received)) >= 0:
+        with suppress(BlockingIOError, EOFError, msgspec.DecodeError):
+            while True:
                 reply = self.read()
-                if reply is not None or len(self._received) == size:
+                if reply is not None:
                     return reply
         return None
 

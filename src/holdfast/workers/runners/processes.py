@@ -13,6 +13,8 @@ import signal
 import threading
 from queue import SimpleQueue
 
+import msgspec
+
 from holdfast.clock import SystemClock
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
@@ -142,6 +144,9 @@ class _Slot:
     def _await(self, child: Child, assignment: Assignment) -> Reply | None:
         """Wait for the reply; None if the process ended without one."""
         kill_at: float | None = None
+        poll = select.poll()  # not select(): a busy program has descriptors beyond 1024
+        for fd in (child.replies, child.exit_fd, self._ear):
+            poll.register(fd, select.POLLIN)
         while True:
             if self._closing.is_set():
                 child.signal(signal.SIGKILL)
@@ -153,13 +158,21 @@ class _Slot:
             elif kill_at is not None and kill_at <= self._clock.monotonic():
                 child.signal(signal.SIGKILL)
                 kill_at = float("inf")
-            left = None if kill_at is None or kill_at == float("inf") else max(0, kill_at - self._clock.monotonic())
-            readable, _, _ = select.select([child.replies, child.exit_fd, self._ear], [], [], left)
+            left_s = None if kill_at is None or kill_at == float("inf") else kill_at - self._clock.monotonic()
+            readable = [fd for fd, _ in poll.poll(None if left_s is None else max(0, left_s) * 1000)]
             if self._ear in readable:
                 os.read(self._ear, 1)
             if child.exit_fd in readable:
                 return child.last_words()
             if child.replies in readable:
-                reply = child.read()
+                try:
+                    reply = child.read()
+                except EOFError:
+                    poll.unregister(
+                        child.replies
+                    )  # closed by the handler; only the end of the process is left to wait for
+                    continue
+                except msgspec.DecodeError:
+                    return None  # written to by the handler
                 if reply is not None:
                     return reply
