@@ -179,6 +179,20 @@ def test_a_cut_file_is_refused(made):
         SqliteStore.open(made)
 
 
+def test_no_new_store_is_made_beside_the_log_of_one_that_is_gone(path):
+    log = path.with_name("jobs.db-wal")
+    log.write_bytes(b"the log of a database that was removed")
+    with pytest.raises(StoreDamaged, match=r"jobs\.db-wal"):
+        SqliteStore.open(path)
+    assert list(path.parent.iterdir()) == [log]
+    assert log.read_bytes() == b"the log of a database that was removed"
+
+
+def test_an_empty_log_without_a_store_is_no_obstacle(path):
+    path.with_name("jobs.db-wal").touch()
+    SqliteStore.open(path).close()
+
+
 def test_reading_makes_nothing(path):
     with pytest.raises(StoreReadOnly, match="no such file"):
         SqliteStore.open(path, readonly=True)

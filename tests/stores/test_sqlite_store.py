@@ -371,6 +371,33 @@ def test_a_log_that_a_reader_keeps_from_being_cut_is_reported(store, engine, mon
     assert [record for record in caplog.records if record.message == "store.log_growing"] == []
 
 
+@pytest.mark.parametrize("lost", ["jobs.db", "jobs.db-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_acknowledged_into_a_file_that_is_gone(path, store, engine, lost, replaced):
+    engine.ask(enqueue("a"))
+    file = path.with_name(lost)
+    aside = path.with_name("aside")
+    file.rename(aside)
+    if replaced:
+        file.write_bytes(aside.read_bytes())
+    with pytest.raises(StoreFailed, match="removed or replaced"):
+        engine.submit(enqueue("b"))
+    with pytest.raises(StoreFailed, match="takes no more"):
+        engine.submit(enqueue("c"))
+
+
+def test_what_was_acknowledged_is_saved_when_only_the_log_was_removed(path, store, engine):
+    engine.ask(enqueue("a"))
+    path.with_name("jobs.db-wal").unlink()
+    with pytest.raises(StoreFailed):
+        engine.submit(enqueue("b"))
+    store.close()
+    again = SqliteStore.open(path)
+    assert "a" in names(again)
+    assert again.check() == []
+    again.close()
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # newer Pythons warn; that is the point
 def test_a_forked_child_is_refused_and_does_the_parent_no_harm(path, store, engine):
     engine.ask(enqueue("a"))

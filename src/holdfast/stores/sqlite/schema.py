@@ -41,8 +41,17 @@ MIGRATIONS: Mapping[int, Migration] = {}
 
 def make_if_missing(path: str) -> None:
     """Make an empty store at `path`, unless there is something already."""
+    # The log is looked for first: whoever makes a store makes its database before its log.
+    orphan = _size(f"{path}-wal") > 0
     if os.path.lexists(path):
         return
+    if orphan:
+        raise StoreDamaged(
+            f"{path}: the database is gone, and its log {path}-wal is there. Nothing was made: a new database would "
+            "take over what the log of the old one says.",
+            hint="Restore the database; if it is not wanted any more, move the log away.",
+            file=path,
+        )
     place = Path(path)
     draft = place.with_name(f".{place.name}.new-{secrets.token_hex(8)}")
     try:
@@ -92,6 +101,13 @@ def _build(draft: str) -> None:
             f"{draft}: another program uses the database that is being made. Nothing was opened.", file=draft
         )
     _sync(Path(draft))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - the path may be bytes that are no text
+    except OSError:
+        return 0
 
 
 def _sync(path: Path) -> None:

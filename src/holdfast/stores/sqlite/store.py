@@ -77,6 +77,10 @@ class SqliteStore:
         #: What the watching connection saw last: a version of the data, and the number of its last event.
         self._seen = (-1, -1)
         self._bells = Bells(path)
+        #: Which files the database and its log are; while we have them open, they stay the same.
+        self._files = _identities(path)
+        #: They were removed or replaced beneath us.
+        self._lost = False
         self._failure: HoldfastError | None = None
         self._copy_at = COPY_AT
         self._closed = False
@@ -161,8 +165,21 @@ class SqliteStore:
         reach("sqlite.committing")
         db.execute("COMMIT")
         reach("sqlite.committed")
+        self._demand_files()
         batch.committed()
         return True
+
+    def _demand_files(self) -> None:
+        """Refuse to acknowledge what was written into files that nobody will find again."""
+        if _identities(self.path) == self._files:
+            return
+        self._lost = True
+        self._failure = StoreFailed(
+            f"{self.path}: the database or its log was removed or replaced while it was open. What was in flight is "
+            "not acknowledged; reopening shows whether it is there.",
+            file=self.path,
+        )
+        raise self._failure
 
     def _copy_long_log(self, db: sqlite3.Connection) -> None:
         """Copy the log into the database once it is long, without waiting for anybody. The commit before it stands.
@@ -334,8 +351,12 @@ class SqliteStore:
         self._drop([db])
 
     def _drop(self, connections: Sequence[sqlite3.Connection]) -> None:
-        """Close connections; after a failure so that the log stays, or not at all."""
-        if self._failure is None:
+        """Close connections; after a failure so that the log stays, or not at all.
+
+        Of lost files the log is the one to lose: closing copies what we still have of it into the database, and SQLite
+        itself leaves alone a database that is no longer in its place.
+        """
+        if self._failure is None or self._lost:
             for db in connections:
                 with suppress(sqlite3.Error):
                     db.close()
@@ -365,6 +386,19 @@ class SqliteStore:
         if self._writer is None or self._batch is None:
             raise StoreReadOnly(f"{self.path}: the store was opened for reading. Nothing was written.", file=self.path)
         return self._batch, self._writer
+
+
+def _identities(path: str) -> list[tuple[int, int] | None]:
+    """Tell which files the database and its log are, by device and number."""
+    found: list[tuple[int, int] | None] = []
+    for name in (path, f"{path}-wal"):
+        try:
+            at = os.stat(name)  # noqa: PTH116 - the path may be bytes that are no text
+        except OSError:
+            found.append(None)
+        else:
+            found.append((at.st_dev, at.st_ino))
+    return found
 
 
 def _log_size(path: str) -> int:
