@@ -76,6 +76,7 @@ class Worker:
             self.pump.run()
         except BaseException as error:  # noqa: BLE001 - raised again by join, in the thread that waits
             self._error = error
+            self.slots.withdraw()  # nobody could report what they end in
             for held in self.slots.held():
                 held.ask_to_stop(Stop.LOST)
                 self.slots.stop(held)

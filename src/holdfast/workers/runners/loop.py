@@ -22,6 +22,7 @@ class LoopRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: deque[Assignment] = deque()
         self._is_woken = False
+        self._ident = 0
         #: Used by the loop's thread alone.
         self._tasks: dict[Token, asyncio.Task[Outcome]] = {}
 
@@ -29,10 +30,11 @@ class LoopRunner:
         """Begin a task of the loop."""
         loop = self._running_loop()
         self._inbox.append(assignment)
-        # Waking the loop is a system call; whoever comes before it has looked is seen anyway.
+        # Waking the loop is a system call: none is made by its own thread, nor before it has looked.
         if not self._is_woken:
             self._is_woken = True
-            loop.call_soon_threadsafe(self._begin_all)
+            is_own = threading.get_ident() == self._ident
+            (loop.call_soon if is_own else loop.call_soon_threadsafe)(self._begin_all)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -42,6 +44,7 @@ class LoopRunner:
             return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
