@@ -96,6 +96,19 @@ def test_a_waiter_is_let_go_when_the_store_is_closed(store, monkeypatch):
     assert waiter.answer() == [False]
 
 
+def test_a_waiter_that_looks_when_the_store_is_closed_is_let_go_and_opens_nothing(store, monkeypatch):
+    count = store._bells.count
+
+    def closes_first() -> int:
+        number = count()
+        store.close()
+        return number
+
+    monkeypatch.setattr(store._bells, "count", closes_first)
+    assert store.wait(0, NET_S) is False
+    assert store._watch is None
+
+
 @pytest.mark.usefixtures("no_looking")
 def test_a_commit_between_looking_and_sleeping_is_not_missed(path, store, monkeypatch):
     other = SqliteStore.open(path)

@@ -263,14 +263,18 @@ class SqliteStore:
             after += PAGE
 
     def wait(self, after: int, timeout: float | None) -> bool:
-        """Wait for a durable event above `after`, of this process or another."""
+        """Wait for a durable event above `after`, of this process or another. Closing lets everybody go."""
+        self._demand_open()
         clock = SystemClock()
         deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
             # Before looking, so that whatever comes after the look rings.
             count = self._bells.count()
-            if self._last_seq() > after:
-                return True
+            try:
+                if self._last_seq() > after:
+                    return True
+            except StoreClosed:
+                return False
             left = self._bells.pause_s if deadline is None else deadline - clock.monotonic()
             if left <= 0:
                 return False
@@ -317,9 +321,10 @@ class SqliteStore:
         """Close every connection. The last process to close copies the log into the database, unless a write failed."""
         if self._of_parent or self._closed:
             return
+        # First, so that a waiter who wakes finds it closed.
+        self._closed = True
         self._bells.close()
         with self._writing, self._reading, self._watching:
-            self._closed = True
             mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]
             self._readers.clear()
             self._watch = self._writer = self._batch = None
