@@ -49,6 +49,14 @@ def test_no_store_exits_3_and_makes_none(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("verb", ["check", "repair", "snapshot"])
+def test_a_directory_that_holds_something_else_is_no_store_and_stays_as_it_is(run, tmp_path, verb):
+    (tmp_path / "notes.txt").touch()
+    told = run("store", verb, f"wal:{tmp_path}")
+    assert told.exit_code == 3
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
 def test_a_url_that_is_none_exits_2_and_names_the_forms(run):
     told = run("store", "check", "jobs.db")
     assert told.exit_code == 2

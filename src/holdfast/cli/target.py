@@ -151,7 +151,10 @@ def existing(url: str) -> StoreUrl:
     where = parse_url(url)
     if where.scheme == "memory":
         raise InvalidOperation("memory: lives in one process and cannot be looked at from another.")
-    if not Path(where.path).exists():
+    place = Path(where.path)
+    # Opening a `wal:` would make one in any directory; a log without its identity is one that is damaged.
+    parts = (place / "journal.json", place / "log") if where.scheme == "wal" and place.is_dir() else (place,)
+    if not any(part.exists() for part in parts):
         raise NotFound(f"there is no store at {where.path}.", hint="Check the path.")
     return where
 
