@@ -14,6 +14,7 @@ from holdfast.engine import Engine
 from holdfast.errors import (
     BadEvent,
     InvalidValue,
+    LogMissing,
     SnapshotDamaged,
     StoreClosed,
     StoreDamaged,
@@ -25,8 +26,11 @@ from holdfast.errors import (
 )
 from holdfast.journal import Journal, JournalOptions
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
+from holdfast.model.jobs import Job
 from holdfast.model.records import TABLES
 from holdfast.points import listening
+from holdfast.stores import upkeep
+from holdfast.stores.opening import open_store
 from holdfast.stores.wal import WalStore
 from holdfast.testing import ManualClock, SimFS
 
@@ -312,3 +316,22 @@ def test_a_commit_stands_though_the_store_was_closed_before_its_snapshot_was_beg
     store._checkpoint = closed_meanwhile
     assert put(engine, "kept").jobs[0].created
     assert [job.job_id for job in tables_of(opened(fs, readonly=True))["jobs"]] == ["kept"]
+
+
+def test_a_log_whose_newest_segment_was_lost_is_refused_until_the_loss_is_accepted(tmp_path):
+    url = f"wal:{tmp_path}"
+    engine = Engine(open_store(url))
+    put(engine, "a")
+    engine.store.snapshot()
+    put(engine, "b")
+    engine.close()
+    newest = max((tmp_path / "log").iterdir())
+    newest.unlink()
+    with pytest.raises(LogMissing, match="is gone"):
+        open_store(url)
+    assert [finding.code for finding in upkeep.check(url)] == ["log_missing"]
+    upkeep.plan_repair(url, accept_snapshot=True).apply()
+    again = open_store(url)
+    with again.read() as view:
+        assert [job.job_id for job in view.all(Job)] == ["a"]
+    again.close()

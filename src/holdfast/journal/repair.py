@@ -266,7 +266,8 @@ def _decide(made: Plan, error: StoreError, base: Header | None, listed: list[Seg
     begin = max((at for at, segment in enumerate(listed) if segment.first <= covered + 1), default=None)
     if begin is not None and not (begin == 0 and error.facts.get("reason") == "it belongs to another journal"):
         _keep_prefix(made, listed, begin, base)
-        if made.end is not None and made.end.seq > covered:
+        # Of a log with a snapshot the segment begun with that snapshot must be among them: opening demands it.
+        if made.end is not None and made.end.seq > covered and (not covered or made.kept[-1].first > covered):
             return
     if base is None:
         raise error

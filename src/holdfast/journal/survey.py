@@ -152,6 +152,9 @@ def _walk_log(fs: FS, options: JournalOptions, root: str, found: Survey) -> None
     found.end = end or _START
     if found.end.seq - 1 < base:
         raise log_missing(root, f"the log ends at record {found.end.seq - 1}", base)
+    if listed[-1].first <= base:
+        # A checkpoint rolls before it names its snapshot, so a later segment was there, and perhaps records in it.
+        raise log_missing(root, f"the segment that began after record {base} is gone", base)
     if not found.last_line and len(found.segments) > 1:
         found.last_line = last_line(fs, found.segments[-2])
 
