@@ -73,3 +73,12 @@ def test_params_are_objects(name):
 )
 def test_a_command_without_payload_passes(command):
     assert admitted(command) is command
+
+
+def test_a_command_is_bounded_as_a_whole_not_only_in_each_job():
+    params = msgspec.Raw(b'{"pad":"%s"}' % (b"x" * 1_000_000))
+    jobs = tuple(c.NewJob(job_id=f"{n}", job_type="work", params=params) for n in range(70))
+    refused = admitted(c.Enqueue(jobs=jobs))
+    assert refused.code == "payload_too_large"
+    assert "several commands" in refused.hint
+    assert admitted(c.Enqueue(jobs=jobs[:60])) == c.Enqueue(jobs=jobs[:60])

@@ -7,6 +7,7 @@ compared by their order, since `wal:` uses some up for notes of its own.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -178,7 +179,9 @@ class StoresAgree(RuleBasedStateMachine):
     def _new_database(cls) -> Path:
         """Make an empty database once: building its tables is the larger part of opening a new one."""
         if cls._empty is None:
-            cls._empty = Path(tempfile.mkdtemp(prefix="holdfast-empty-")) / "empty.db"
+            place = tempfile.mkdtemp(prefix="holdfast-empty-")
+            atexit.register(shutil.rmtree, place, ignore_errors=True)
+            cls._empty = Path(place) / "empty.db"
             SqliteStore.open(cls._empty).close()
         return cls._empty
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidValue
-from holdfast.model.commands import Command, Complete, Enqueue, Fail, Retry, Update
+from holdfast.errors import HoldfastError, InvalidValue, PayloadTooLarge
+from holdfast.model.commands import Command, Complete, Enqueue, Fail, NewJob, Retry, Update
 from holdfast.model.outcomes import Refusal, refuse
-from holdfast.model.payloads import NULL, admit, admit_object
+from holdfast.model.payloads import MAX_BYTES, NULL, admit, admit_object
 from holdfast.model.shapes import misfit
 
 replace = msgspec.structs.replace
+
+#: Bytes of all payloads of one command together: it is kept as one piece, in memory and in the log.
+MAX_COMMAND = 64 << 20
 
 
 def admitted(command: Command) -> Command | Refusal:
@@ -25,6 +28,7 @@ def admitted(command: Command) -> Command | Refusal:
                     job if (params := admit_object(job.params)) == job.params else replace(job, params=params)
                     for job in jobs
                 )
+                _refuse_bulk(checked)
                 return command if checked == jobs else replace(command, jobs=checked)
             case Complete(result=result, artifacts=artifacts):
                 kept = admit(result, "result")
@@ -41,3 +45,15 @@ def admitted(command: Command) -> Command | Refusal:
                 return command
     except HoldfastError as problem:
         return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
+
+
+def _refuse_bulk(jobs: tuple[NewJob, ...]) -> None:
+    if len(jobs) * MAX_BYTES <= MAX_COMMAND:
+        return
+    size = sum(memoryview(job.params).nbytes for job in jobs)
+    if size > MAX_COMMAND:
+        raise PayloadTooLarge(
+            f"jobs: {size:,} bytes of parameters are more than the {MAX_COMMAND:,} of one command. Nothing was stored.",
+            hint="Enqueue them in several commands.",
+            field="jobs",
+        )
