@@ -37,7 +37,7 @@ cover: $(STAMP) ## run the suite with branch coverage
 
 bench: $(STAMP) ## measure journal and stores beside the bare limit
 	$(BIN)/holdfast bench journal
-	$(BIN)/holdfast bench store
+	$(BIN)/holdfast bench store --full
 
 soak: $(STAMP) ## long fault runs
 	HOLDFAST_SOAK=1 $(BIN)/python -m pytest --timeout=3600
