@@ -54,9 +54,10 @@ def test_the_verifier_of_the_format_page_agrees_with_the_store(tmp_path):
         told["verify"](tmp_path / "jobs")
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("**/*.md")), ids=lambda path: str(path.relative_to(ROOT)))
+PAGES = sorted(path for path in ROOT.glob("**/*.md") if not {".venv", ".pytest_cache"} & set(path.parts))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(path):
-    if ".venv" in path.parts:
-        return
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text()):
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
