@@ -86,3 +86,15 @@ def test_importing_an_application_makes_nothing_on_disk(place):
     told = subprocess.run([sys.executable, "-B", "-c", code], cwd=place, capture_output=True, text=True, check=True)
     assert told.stdout == "8\n"
     assert sorted(path.name for path in place.iterdir()) == ["shop.py"]
+
+
+def test_what_a_script_enqueued_a_worker_that_imports_it_finds(place):
+    (place / "shop.py").write_text(APP + 'if __name__ == "__main__":\n    print(double.enqueue(8).id)\n')
+    told = subprocess.run([sys.executable, "shop.py"], cwd=place, capture_output=True, text=True, check=True)
+    hired = worker(place, "shop:hf", "--until-idle")
+    _, said = hired.communicate(timeout=60)
+    assert hired.returncode == 0, said
+    hf = Holdfast(f"sqlite:{place / 'jobs.db'}")
+    hf.task(name="shop.double")(lambda n: 2 * n)
+    assert hf.job(told.stdout.strip()).result(0) == 16
+    hf.close()

@@ -262,9 +262,17 @@ def _origin(function: Callable[..., Any]) -> tuple[str, Origin | None]:
         return home, ("import", home)
     main = sys.modules["__main__"]
     if main.__spec__ is not None:  # python -m
-        return "__main__", ("module", main.__spec__.name)
+        return _own_name(function), ("module", main.__spec__.name)
     file = getattr(main, "__file__", None)
-    return "__main__", None if file is None else ("file", str(Path(file).absolute()))
+    return _own_name(function), None if file is None else ("file", str(Path(file).absolute()))
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    """Name the program a function is defined in as others import it, so that a worker finds what a script enqueued."""
+    space = getattr(function, "__globals__", {})
+    spec, file = space.get("__spec__"), space.get("__file__")
+    name = Path(file).stem if spec is None and file else getattr(spec, "name", "").removesuffix(".__main__")
+    return name if is_name(name) else "__main__"
 
 
 class Queue:

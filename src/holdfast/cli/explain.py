@@ -11,7 +11,7 @@ from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import ways_on
-from holdfast.model.jobs import Job
+from holdfast.model.jobs import Job, JobStatus
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import View
 
@@ -34,7 +34,9 @@ def explain(*, job_id: str, watch: float | None, output: str) -> None:
         reason = reasons.of(job)
         chain = _chain(view, job, reason)
         links = [(role, other, reasons.of(other)) for role, other in chain]
-        ways = ways_on(job.job_id, job.queue, job.namespace, reason.code)
+        # What succeeded, or was carried on by another job, is over for good.
+        over = job.status is JobStatus.COMPLETED or (job.has_ended and reason.holder is not None)
+        ways = [] if over else ways_on(job.job_id, job.queue, job.namespace, reason.code)
         record: Record = {
             "job_id": job.job_id,
             "status": job.status,
@@ -56,7 +58,8 @@ def explain(*, job_id: str, watch: float | None, output: str) -> None:
             for role, other, why in links:
                 line = f"{jobrows.badge(other, why, screen)}  {safe(other.job_id)}  {safe(why.sentence)}"
                 said.append(f"{screen.faint(role)}  {line}")
-            said.append(screen.faint("what would change it"))
+            if ways:
+                said.append(screen.faint("what would change it"))
             said += [f"  {wish}: {safe(command)}" for wish, command in ways]
             return said
 
