@@ -390,6 +390,67 @@ def test_the_oracle_sees_what_is_lost_without_full_syncs(oracle, fresh, tmp_path
         judge_cuts(oracle, calls, book, tmp_path, every=23)
 
 
+# --- every call of a few commits --------------------------------------------------------------------------------------
+
+#: The first steps of the life: few commits, so that every fault can be tried at every one of their calls.
+FEW = 4
+AT_EVERY_CALL = [
+    ("write", sqlite3.SQLITE_IOERR_WRITE, None),
+    ("write", sqlite3.SQLITE_FULL, None),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1),
+    ("sync", sqlite3.SQLITE_IOERR_FSYNC, None),
+    ("sync", sqlite3.SQLITE_FULL, None),
+]
+
+
+def few_commits(folder, steps, arm=None):
+    """Take the first steps, with a fault armed or without; gives the calls and the book."""
+    with SimVfs(folder) as vfs:
+        if arm is not None:
+            arm(vfs)
+        book = run(vfs, steps)
+    return vfs, book
+
+
+@pytest.mark.parametrize(("kind", "code", "keep"), AT_EVERY_CALL, ids=[f"{f[0]}-{f[1]}-{f[2]}" for f in AT_EVERY_CALL])
+def test_a_few_commits_survive_a_failure_at_every_one_of_their_calls(oracle, fresh, kind, code, keep):
+    steps = oracle.steps[:FEW]
+    for nth in count(1):
+        folder = fresh()
+
+        def arm(vfs, nth=nth):
+            if keep is None:
+                vfs.fail(kind, nth, code)
+            else:
+                vfs.shorten(nth, code, keep=keep)
+
+        vfs, book = few_commits(folder, steps, arm)
+        if not vfs.injected:
+            break
+        injected["faults"] += 1
+        oracle.examine(folder, *book.bounds())
+    assert nth > 1, f"these commits make no call of kind {kind}"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_few_commits_survive_a_death_at_every_one_of_their_calls(oracle, fresh, when):
+    steps = oracle.steps[:FEW]
+    for nth in count(1):
+        folder = fresh()
+        vfs, book = few_commits(folder, steps, lambda vfs, nth=nth: vfs.crash(nth, when=when))
+        if not vfs.injected:
+            break
+        injected["deaths"] += 1
+        oracle.examine(folder, *book.bounds())
+    assert nth > 10
+
+
+def test_a_few_commits_survive_a_power_cut_before_every_one_of_their_calls(oracle, fresh, tmp_path):
+    vfs, book = few_commits(fresh(), oracle.steps[:FEW])
+    assert book.errors == []
+    injected["cuts"] += judge_cuts(oracle, vfs.calls, book, tmp_path)
+
+
 def test_the_number_of_injected_faults():
     """Last in this file: what all of the above have injected."""
     print(f"\nsqlite: {injected['faults']} failed calls, {injected['deaths']} deaths, {injected['cuts']} power cuts")

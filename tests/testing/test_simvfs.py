@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 
@@ -325,3 +327,16 @@ def test_the_same_seed_leaves_the_same_disk(vfs):
     middle = VfsDisk(vfs.calls[: marks[-1]])
     assert middle.cut("blocks", 7) == middle.cut("blocks", 7)
     assert len({tuple(sorted(middle.cut("blocks", seed).items())) for seed in range(20)}) > 5
+
+
+def test_a_connection_left_open_at_the_end_of_the_program_does_no_harm(tmp_path):
+    program = (
+        "import sqlite3, sys\n"
+        "from holdfast.testing.simvfs import SimVfs\n"
+        "SimVfs(sys.argv[1]).__enter__()\n"
+        "sys.left_open = sqlite3.connect(sys.argv[1] + '/x.db')\n"
+        "sys.left_open.execute('PRAGMA journal_mode=WAL')\n"
+        "sys.left_open.execute('CREATE TABLE t (a)')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")

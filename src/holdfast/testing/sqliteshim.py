@@ -12,6 +12,7 @@ Nothing made here is ever freed: a connection that a test abandoned may call unt
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sqlite3
@@ -148,6 +149,8 @@ class Shim:
         self._files: dict[int, _File] = {}
         #: Address of a table of methods → our copy of it, and its own methods.
         self._tables: dict[int, tuple[_Methods, dict[str, Any]]] = {}
+        #: Open file → the method table it had from the default VFS.
+        self._native: dict[int, int] = {}
         self._own = {name: _SIGNATURES[name](getattr(real, name)) for name in ("xOpen", "xDelete", "xAccess")}
         self._callbacks = {name: self._callback(name) for name in _SIGNATURES}
         self._vfs = _Vfs()
@@ -167,6 +170,17 @@ class Shim:
         self._layers.pop(folder, None)
         if not self._layers:
             self._register(self._default, 1)
+
+    def retire(self) -> None:
+        """Give everything still open its own functions back: the callbacks end with the interpreter, files do not."""
+        for file, address in self._native.items():
+            c_void_p.from_address(file).value = address
+        own = _Vfs.from_address(self._default)
+        for name in self._own:
+            setattr(self._vfs, name, getattr(own, name))
+        # Connections keep pointing at it until they are closed, which may be after the last Python object is gone.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._vfs))
+        self._register(self._default, 1)
 
     # --- callbacks --------------------------------------------------------------------------------------------------
 
@@ -236,6 +250,7 @@ class Shim:
 
     def _xClose(self, file: int) -> int:  # noqa: N802 - C's name
         it = self._files.pop(file)
+        self._native.pop(file, None)
         code = sqlite3.SQLITE_OK
 
         def real() -> int:
@@ -274,6 +289,7 @@ class Shim:
         """Let SQLite find our methods in the file the default VFS has opened."""
         address, own = self._own_methods(file)
         self._files[file] = _File(layer, name, own)
+        self._native[file] = address
         c_void_p.from_address(file).value = ctypes.addressof(self._tables[address][0])
 
     def _content(self, file: int) -> bytes:
@@ -307,6 +323,7 @@ def shim() -> Shim:
     made = Shim(library)
     if not made.default_name.startswith("unix"):
         raise OSError(f"the default VFS is {made.default_name}, not unix")
+    atexit.register(made.retire)
     return made
 
 
