@@ -66,10 +66,10 @@ def test_it_takes_what_another_process_enqueues_and_stops_on_a_signal(place, app
     [
         ("shop", "does not name an application"),
         ("nowhere:hf", "there is no module nowhere"),
-        ("shop:nothing", "shop has no nothing"),
+        ("shop:nothing", "shop.py has no nothing"),
         ("shop:double", "not a Holdfast object"),
-        ("broken:hf", "ZeroDivisionError"),
-        ("needs:hf", "cannot be imported: No module named"),
+        ("broken:hf", "broken.py, line 1: ZeroDivisionError"),
+        ("needs:hf", "cannot be imported: needs.py, line 1: No module named"),
     ],
 )
 def test_an_application_that_cannot_be_loaded_exits_2_and_says_why(place, name, said):
