@@ -13,7 +13,7 @@ from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import ways_on
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.rules.explain import Reason
-from holdfast.stores.protocol import View
+from holdfast.stores.protocol import Store, View
 
 #: Links of a chain of retries that are followed each way.
 LINKS = 20
@@ -28,7 +28,8 @@ def explain(*, job_id: str, watch: float | None, output: str) -> None:
     """Give the one reason why a job is where it is, the chain behind it, and the commands that would change it."""
     place, out = target(), output_for(output)
 
-    def look(view: View) -> Shown:
+    def look(view: View, store: Store) -> Shown:
+        del store
         job = find(view, place, job_id)
         reasons = jobrows.Reasons(view, now())
         reason = reasons.of(job)

@@ -24,7 +24,7 @@ from holdfast.model.outcomes import Enqueued, Refusal
 from holdfast.model.payloads import NULL
 from holdfast.rules.draws import Draws
 from holdfast.rules.retry import automatic_heir
-from holdfast.stores.protocol import JobQuery, View
+from holdfast.stores.protocol import JobQuery, Store, View
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 _id = click.argument("job_id", metavar="ID")
@@ -57,7 +57,8 @@ def ls(
     place, out = target(), output_for(output)
     query = JobQuery(namespace=place.name, status=status, queue=queue, job_type=task, limit=limit)
 
-    def look(view: View) -> Shown:
+    def look(view: View, store: Store) -> Shown:
+        del store
         at = now()
         reasons = jobrows.Reasons(view, at)
         found = [(job, reasons.of(job)) for job in view.jobs(query)]
@@ -76,7 +77,8 @@ def show_jobs(*, ids: tuple[str, ...], watch: float | None, output: str) -> None
     """Show jobs whole: reason, parameters, result, runs. With -o json one job is an object, several are a list."""
     place, out, words = target(), output_for(output), given(ids)
 
-    def look(view: View) -> Shown:
+    def look(view: View, store: Store) -> Shown:
+        del store
         at = now()
         reasons = jobrows.Reasons(view, at)
         found = [(job, reasons.of(job), view.runs(job.job_id)) for job in find_all(view, place, words)]

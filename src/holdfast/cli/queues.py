@@ -20,7 +20,7 @@ from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue
 from holdfast.model.jobs import JobStatus
 from holdfast.model.outcomes import Refusal
 from holdfast.model.records import Queue
-from holdfast.stores.protocol import View
+from holdfast.stores.protocol import Store, View
 
 #: Jobs at the head of a queue that `show` lists.
 HEAD = 10
@@ -83,7 +83,8 @@ def ls(*, watch: float | None, output: str) -> None:
     """List queues with the number of their jobs by status."""
     place, out = target(), output_for(output)
 
-    def look(view: View) -> Shown:
+    def look(view: View, store: Store) -> Shown:
+        del store
         rows = queue_rows(view, place.name)
         return [msgspec.structs.asdict(row) for row in rows], lambda: queue_table(rows, out.screen)
 
@@ -99,7 +100,8 @@ def show_queue(*, name: str, watch: float | None, output: str) -> None:
     """Show a queue and the jobs at its head, in the order they will be leased."""
     place, out = target(), output_for(output)
 
-    def look(view: View) -> Shown:
+    def look(view: View, store: Store) -> Shown:
+        del store
         rows = [row for row in queue_rows(view, place.name) if row.name == name]
         if not rows:
             raise QueueNotFound(

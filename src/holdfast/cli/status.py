@@ -12,7 +12,7 @@ from holdfast.cli.terminal import safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
-from holdfast.stores.protocol import Durability, View
+from holdfast.stores.protocol import Durability, Store, View
 
 
 @click.command(cls=WatchCommand)
@@ -24,7 +24,8 @@ def status(*, watch: float | None, output: str) -> None:
     place, out = target(), output_for(output)
     relaxed = existing(place.url).relaxed
 
-    def look(view: View) -> Shown:
+    def look(view: View, store: Store) -> Shown:
+        del store
         rows = queue_rows(view, place.namespace)
         authority = view.get(Authority, AUTHORITY) or Authority()
         counts = {status.value: sum(row.counts[status.value] for row in rows) for status in JobStatus}

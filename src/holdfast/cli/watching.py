@@ -16,12 +16,14 @@ import click
 from holdfast.cli.output import Output, Record, encoded
 from holdfast.cli.target import Target
 from holdfast.cli.terminal import put
-from holdfast.stores.protocol import View
+from holdfast.stores.protocol import Store, View
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What is looked at: its records, and the lines that show them.
 Shown = tuple[Sequence[Record], Callable[[], list[str]]]
+#: Looks at one state of a store, and at what the store keeps beside its records.
+Look = Callable[[View, Store], Shown]
 
 #: Longest pause between two looks if none was given, in seconds: ages move on a terminal though nothing happens.
 PAUSE_S = 2.0
@@ -58,9 +60,7 @@ def watch_option(command: F) -> F:
     )(command)
 
 
-def show(
-    target: Target, output: Output, watch: float | None, look: Callable[[View], Shown], *, key: str, one: bool = False
-) -> None:
+def show(target: Target, output: Output, watch: float | None, look: Look, *, key: str, one: bool = False) -> None:
     """Write what `look` sees, once or for as long as it is watched. `one` is a single record."""
     with target.reading() as reader:
         seen: dict[str, str] = {}
@@ -68,7 +68,7 @@ def show(
         while True:
             with reader.look() as view:
                 seq = view.seq
-                records, table = look(view)
+                records, table = look(view, reader.store)
             if watch is None:
                 if one:
                     output.record(records[0], table, key)
