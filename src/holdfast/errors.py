@@ -19,8 +19,8 @@
     │  ├─ StoreLocked      another process has it                                                    exit 6
     │  ├─ StoreBusy · StoreFull · StoreFailed · StoreReadOnly · StoreClosed · ShuttingDown · WouldLoseData
     │  ├─ TooNew · NoPath · MigrationFailed
-    │  ├─ StoreDamaged ─ JournalDamaged · SnapshotDamaged · LogMissing · UnknownEvent · BadEvent · CorruptState
-    │  │                 · HistoryCorrupt
+    │  ├─ StoreDamaged ─ JournalDamaged · SnapshotDamaged · LogMissing · BlobMissing · UnknownEvent · BadEvent
+    │  │                 · CorruptState · HistoryCorrupt
     │  └─ ProviderError    all that the provider face raises; .retryable; its cause is one of the names above
     └─ WorkFailed          from `.result()`, and inside workflows                                    exit 1
        ├─ JobFailed · JobDead · JobCancelled (exit 4)
@@ -316,6 +316,12 @@ class SnapshotDamaged(StoreDamaged):
 
 class LogMissing(StoreDamaged):
     """The log ends before its snapshot, or is gone."""
+
+
+class BlobMissing(StoreDamaged):
+    """Content that was named by its hash is not there."""
+
+    default_hint = "Run `holdfast store check`; restore the content from a copy of the store."
 
 
 class UnknownEvent(StoreDamaged):

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -27,6 +27,10 @@ MAX_ERROR = 16 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+#: A payload that is a reference: exactly this form, and nothing else.
+_REF = re.compile(rb'\{"\$blob":"([0-9a-f]{64})","size":(\d{1,12})\}')
+_SHORTEST, _LONGEST = 85, 96
+_NAMED = re.compile(rb'"\$blob":"([0-9a-f]{64})"')
 #: Could be an integer beyond 64 bits: worth the slow look.
 _LONG_NUMBER = re.compile(rb"\d{19}")
 #: Brackets, and texts whole, so that brackets inside them do not count. Possessive: a long text costs no memory.
@@ -69,6 +73,34 @@ def admit_object(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Ra
     if bytes(payload)[:1] != b"{":
         raise InvalidValue(f"{field}: must be a JSON object of parameter names.", field=field)
     return payload
+
+
+class BlobRef(NamedTuple):
+    """What a record keeps of content that lies beside it."""
+
+    #: SHA-256 in hex.
+    digest: str
+    #: Bytes.
+    size: int
+
+
+def blob_ref(digest: str, size: int) -> msgspec.Raw:
+    """Write a reference to a blob, as a record keeps it in place of the content."""
+    return msgspec.Raw(b'{"$blob":"%s","size":%d}' % (digest.encode(), size))
+
+
+def ref_in(raw: msgspec.Raw) -> BlobRef | None:
+    """Give the reference a payload is, or None if it is content."""
+    # Nearly every payload is told apart by its length alone.
+    if not _SHORTEST <= memoryview(raw).nbytes <= _LONGEST:
+        return None
+    found = _REF.fullmatch(bytes(raw))
+    return None if found is None else BlobRef(found[1].decode(), int(found[2]))
+
+
+def blobs_in(raw: msgspec.Raw) -> set[str]:
+    """Give the digests of all blobs that a list of artifacts names, each in an entry `"$blob"`."""
+    return {found.decode() for found in _NAMED.findall(bytes(raw))}
 
 
 def shorten_error(text: str) -> str:

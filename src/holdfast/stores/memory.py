@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidValue, StoreClosed
 from holdfast.model.events import Event, encode_event
 from holdfast.model.times import Timestamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.batch import BatchTables
+from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.tables import Tables
 
@@ -26,7 +28,13 @@ class MemoryStore:
 
     promises = Promises(name="memory", durability=Durability.NONE, many_processes=False, reopens=False)
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        """Start empty; `clock` tells how old blobs and workers are."""
+        clock = clock or SystemClock()
+        self.blobs = MemoryBlobs(clock, self._each_unnamed)
+        self.logs = MemoryLogs()
+        self.sessions = MemorySessions()
+        self.workers = MemoryRoster(clock, self.sessions)
         self._tables = BatchTables()
         self._entries: deque[Entry] = deque(maxlen=FEED)
         self._lock = threading.RLock()
@@ -99,6 +107,13 @@ class MemoryStore:
         with self._lock:
             self._closed = True
             self._added.notify_all()
+
+    def _each_unnamed(self, digests: Collection[str], action: Callable[[str], None]) -> None:
+        """Do something with each blob that no record names, while nobody can begin to name it."""
+        with self._lock:
+            for digest in digests:
+                if not self._tables.names(digest):
+                    action(digest)
 
     def _demand_open(self) -> None:
         if self._closed:

@@ -72,7 +72,7 @@ def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) 
         case "memory":
             from holdfast.stores.memory import MemoryStore  # noqa: PLC0415 - only what is used is imported
 
-            return MemoryStore()
+            return MemoryStore(clock=clock)
         case "wal":
             from holdfast.journal import JournalOptions  # noqa: PLC0415 - the same
             from holdfast.stores.wal import WalStore  # noqa: PLC0415 - the same
@@ -84,4 +84,4 @@ def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) 
         case _:
             from holdfast.stores.sqlite import SqliteStore  # noqa: PLC0415 - the same
 
-            return SqliteStore.open(where.path, network=where.network, readonly=readonly)
+            return SqliteStore.open(where.path, network=where.network, readonly=readonly, clock=clock)

@@ -15,6 +15,7 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.rules.state import Lane, State
+from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
 
 R = TypeVar("R", bound=Record)
 
@@ -135,9 +136,29 @@ class Batch(View, Protocol):
 
 
 class Store(Protocol):
-    """Keeps records and the events they are folded from."""
+    """Keeps records and the events they are folded from, and content and soft knowledge beside them."""
 
     promises: Promises
+
+    @property
+    def blobs(self) -> Blobs:
+        """Content too large for a record, by its hash."""
+        ...
+
+    @property
+    def logs(self) -> RunLogs:
+        """What runs have said."""
+        ...
+
+    @property
+    def workers(self) -> Roster:
+        """Which workers there are."""
+        ...
+
+    @property
+    def sessions(self) -> Sessions:
+        """Which openings of this store live."""
+        ...
 
     def write(self) -> AbstractContextManager[Batch]:
         """Open a batch, waiting for others to finish.

@@ -6,6 +6,7 @@ before, so that a batch can be undone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
 from itertools import islice
@@ -17,6 +18,7 @@ from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Record, ke
 from holdfast.model.times import Timestamp
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
+from holdfast.stores.beside.naming import named_by
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import JobQuery, QueueCount
 
@@ -57,6 +59,8 @@ class Tables:
             DoneCommand: self._reindex_command,
             HeldKey: self._reindex_key,
         }
+        #: Which blobs the records name; counted from the first question on, so that who has none pays nothing.
+        self._named: Counter[str] | None = None
         #: Number and time of the last event folded in.
         self.seq = 0
         self.ts = Timestamp("")
@@ -76,6 +80,9 @@ class Tables:
         reindex = self._reindex.get(kind)
         if reindex is not None:
             reindex(before, record)
+        if self._named is not None:
+            self._named.subtract(named_by(before))
+            self._named.update(named_by(record))
         return before
 
     def load(self, kind: type[Record], records: Iterable[Record]) -> None:
@@ -357,6 +364,19 @@ class Tables:
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""
         return [QueueCount(*name, count) for name, count in sorted(self._counts.items())]
+
+    def names(self, digest: str) -> bool:
+        """Tell whether a record names that blob."""
+        if self._named is None:
+            self._named = Counter(
+                name for kind in (Job, Run) for record in self.records[kind].values() for name in named_by(record)
+            )
+        return self._named[digest] > 0
+
+    def named(self) -> Iterator[str]:
+        """Walk all blobs that records name."""
+        self.names("")
+        return (digest for digest, count in (self._named or {}).items() if count > 0)
 
     def _job(self, job_id: str) -> Job:
         return cast("Job", self.records[Job][job_id])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import (
     BadEvent,
     CorruptState,
@@ -42,6 +42,7 @@ from holdfast.points import reach
 from holdfast.rules.fold import Stamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.batch import BatchTables
+from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.tables import Tables
 
@@ -62,7 +63,7 @@ class _Copy:
 class WalStore:
     """A store in one directory, held by one process."""
 
-    def __init__(self, journal: Journal, path: str, *, readonly: bool = False) -> None:
+    def __init__(self, journal: Journal, path: str, *, clock: Clock | None = None, readonly: bool = False) -> None:
         """Take over an open journal; use `open`."""
         relaxed = journal.stats().durability == "relaxed"
         self.promises = Promises(
@@ -81,6 +82,11 @@ class WalStore:
         self._failure: StoreError | None = None
         self._closed = False
         self._readonly = readonly
+        clock = clock or SystemClock()
+        self.blobs = MemoryBlobs(clock, self._each_unnamed)
+        self.logs = MemoryLogs()
+        self.sessions = MemorySessions()
+        self.workers = MemoryRoster(clock, self.sessions)
 
     @classmethod
     def open(
@@ -99,7 +105,7 @@ class WalStore:
         settings = with_versions(options or JournalOptions())
         journal = Journal.open(path, fs=fs, clock=clock, options=settings, readonly=readonly)
         try:
-            store = cls(journal, str(path), readonly=readonly)
+            store = cls(journal, str(path), clock=clock, readonly=readonly)
             store._replay()
         except BaseException:
             journal.close()
@@ -277,6 +283,13 @@ class WalStore:
                     self.journal.checkpoint(self._copy, wait=True)
         finally:
             self.journal.close()
+
+    def _each_unnamed(self, digests: Collection[str], action: Callable[[str], None]) -> None:
+        """Do something with each blob that no record names, while nobody can begin to name it."""
+        with self._lock:
+            for digest in digests:
+                if not self._tables.names(digest):
+                    action(digest)
 
     def _demand_open(self) -> None:
         if self._closed:

@@ -21,11 +21,12 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Literal
 
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
 from holdfast.journal.fs import after_fork_in_child, filesystem_kind, is_network
 from holdfast.model.times import Timestamp
 from holdfast.points import reach
+from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.sqlite.batch import Batch
 from holdfast.stores.sqlite.check import findings
@@ -62,7 +63,9 @@ class SqliteStore:
 
     promises = Promises(name="sqlite", durability=Durability.SYNC, many_processes=True, reopens=True)
 
-    def __init__(self, path: str, writer: sqlite3.Connection | None, patience_s: float) -> None:
+    def __init__(
+        self, path: str, writer: sqlite3.Connection | None, patience_s: float, clock: Clock | None = None
+    ) -> None:
         """Use `open` instead."""
         self.path = path
         self._patience_s = patience_s
@@ -85,6 +88,11 @@ class SqliteStore:
         self._copy_at = COPY_AT
         self._closed = False
         self._of_parent = False
+        clock = clock or SystemClock()
+        self.blobs = MemoryBlobs(clock, lambda _digests, _action: None)
+        self.logs = MemoryLogs()
+        self.sessions = MemorySessions()
+        self.workers = MemoryRoster(clock, self.sessions)
         _open_stores.add(self)
 
     @classmethod
@@ -95,6 +103,7 @@ class SqliteStore:
         network: bool = False,
         readonly: bool = False,
         patience_s: float = PATIENCE_S,
+        clock: Clock | None = None,
     ) -> SqliteStore:
         """Open the store at `path`, making it if nothing is there.
 
@@ -116,7 +125,7 @@ class SqliteStore:
             make_if_missing(place)
         demand_ours(place)
         if readonly:
-            return cls(place, None, patience_s)
+            return cls(place, None, patience_s, clock)
         writer = open_writer(place)
         try:
             write_log_again(writer, place, patience_s)
@@ -127,7 +136,7 @@ class SqliteStore:
         except BaseException:
             writer.close()
             raise
-        return cls(place, writer, patience_s)
+        return cls(place, writer, patience_s, clock)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
