@@ -5,12 +5,24 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidValue, PayloadTooLarge
-from holdfast.model.commands import Command, Complete, Enqueue, Fail, NewJob, Retry, Update
+from holdfast.model.commands import (
+    Command,
+    Complete,
+    Enqueue,
+    Fail,
+    GiveUp,
+    NewJob,
+    Release,
+    Retry,
+    Snooze,
+    Update,
+)
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import MAX_BYTES, NULL, admit, admit_object
 from holdfast.model.shapes import misfit
 
 replace = msgspec.structs.replace
+Report = Complete | Fail | Snooze | GiveUp | Release
 
 #: Bytes of all payloads of one command together: it is kept as one piece, in memory and in the log.
 MAX_COMMAND = 64 << 20
@@ -30,13 +42,8 @@ def admitted(command: Command) -> Command | Refusal:
                 )
                 _refuse_bulk(checked)
                 return command if checked == jobs else replace(command, jobs=checked)
-            case Complete(result=result, artifacts=artifacts):
-                kept = admit(result, "result")
-                listed = admit(artifacts, "artifacts")
-                same = kept == result and listed == artifacts
-                return command if same else replace(command, result=kept, artifacts=listed)
-            case Fail(details=details) if details != NULL:
-                return replace(command, details=admit(details, "details"))
+            case Complete() | Fail() | Snooze() | GiveUp() | Release():
+                return _admitted_report(command)
             case Update(changes=changes) if changes.params != NULL:
                 return replace(command, changes=replace(changes, params=admit_object(changes.params)))
             case Retry(params=params) if params != NULL:
@@ -45,6 +52,13 @@ def admitted(command: Command) -> Command | Refusal:
                 return command
     except HoldfastError as problem:
         return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
+
+
+def _admitted_report(report: Report) -> Report:
+    given = {name: getattr(report, name, NULL) for name in ("result", "details", "artifacts", "progress")}
+    kept = {name: admit(payload, name) for name, payload in given.items() if payload is not NULL}
+    changed = {name: payload for name, payload in kept.items() if payload != given[name]}
+    return replace(report, **changed) if changed else report
 
 
 def _refuse_bulk(jobs: tuple[NewJob, ...]) -> None:

@@ -95,7 +95,9 @@ class Complete(Order, frozen=True, kw_only=True, tag="complete"):
     job_id: JobId
     token: Token
     result: msgspec.Raw = NULL
+    #: What the execution left behind, a list; and the last it said about how far it was. The same in all reports.
     artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
     exit_code: int | None = None
 
 
@@ -107,6 +109,8 @@ class Fail(Order, frozen=True, kw_only=True, tag="fail"):
     error: str
     error_kind: Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_result"] = "exception"
     details: msgspec.Raw = NULL
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
     exit_code: int | None = None
     #: The handler's own choice of delay.
     retry_after_s: float | None = None
@@ -120,6 +124,8 @@ class Snooze(Order, frozen=True, kw_only=True, tag="snooze"):
     job_id: JobId
     token: Token
     delay_s: float
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class GiveUp(Order, frozen=True, kw_only=True, tag="give_up"):
@@ -128,6 +134,8 @@ class GiveUp(Order, frozen=True, kw_only=True, tag="give_up"):
     job_id: JobId
     token: Token
     reason: str = ""
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class Release(Order, frozen=True, kw_only=True, tag="release"):
@@ -140,6 +148,8 @@ class Release(Order, frozen=True, kw_only=True, tag="release"):
     delay_s: float | None = None
     #: Do not count the delivery.
     given_back: bool = False
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class Cancel(Order, frozen=True, kw_only=True, tag="cancel"):

@@ -77,6 +77,8 @@ class LeaseReleased(Fact, frozen=True, kw_only=True, tag="lease:released"):
     #: The delivery does not count.
     given_back: bool = False
     successor: JobId | None = None
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class JobCompleted(Fact, frozen=True, kw_only=True, tag="job:completed"):
@@ -85,7 +87,9 @@ class JobCompleted(Fact, frozen=True, kw_only=True, tag="job:completed"):
     job_id: JobId
     token: Token
     result: msgspec.Raw = NULL
+    #: What the execution left behind, and the last it said about how far it was. The same wherever a run ends.
     artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
     exit_code: int | None = None
 
 
@@ -103,6 +107,8 @@ class JobFailed(Fact, frozen=True, kw_only=True, tag="job:failed"):
     not_before: Timestamp | None = None
     position: int | None = None
     successor: JobId | None = None
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class JobSnoozed(Fact, frozen=True, kw_only=True, tag="job:snoozed"):
@@ -114,6 +120,8 @@ class JobSnoozed(Fact, frozen=True, kw_only=True, tag="job:snoozed"):
     to: JobStatus
     position: int | None = None
     successor: JobId | None = None
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class JobCancelRequested(Fact, frozen=True, kw_only=True, tag="job:cancel_requested"):
@@ -131,6 +139,8 @@ class JobCancelled(Fact, frozen=True, kw_only=True, tag="job:cancelled"):
     token: Token | None = None
     #: The handler itself asked for it.
     gave_up: bool = False
+    artifacts: msgspec.Raw = NULL
+    progress: msgspec.Raw = NULL
 
 
 class JobSkipped(Fact, frozen=True, kw_only=True, tag="job:skipped"):

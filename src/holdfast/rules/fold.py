@@ -137,7 +137,7 @@ def _extended(state: State, event: ev.LeaseExtended, stamp: Stamp) -> list[Chang
 
 def _completed(state: State, event: ev.JobCompleted, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
-    run = _end_run(state, job, stamp, RunStatus.COMPLETED, artifacts=event.artifacts, exit_code=event.exit_code)
+    run = _end_run(state, job, stamp, RunStatus.COMPLETED, **_left_behind(event), exit_code=event.exit_code)
     life: dict[str, Any] = {"attempts": job.attempts + 1, "result": event.result, "error": None}
     return [run, *_leave(state, job, JobStatus.COMPLETED, stamp, **life)]
 
@@ -153,6 +153,7 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
         error_kind=event.error_kind,
         details=event.details,
         exit_code=event.exit_code,
+        **_left_behind(event),
     )
     _demand(event.to in _AFTER_FAILURE, stamp, f"job {job.job_id} fails into {event.to}")
     life: dict[str, Any] = {"attempts": job.attempts + 1, "error": event.error}
@@ -161,7 +162,7 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
 
 def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
-    run = _end_run(state, job, stamp, RunStatus.SKIPPED, reason="snoozed")
+    run = _end_run(state, job, stamp, RunStatus.SKIPPED, reason="snoozed", **_left_behind(event))
     _demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is snoozed into {event.to}")
     job = replace(job, snoozes=job.snoozes + 1)
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)]
@@ -169,7 +170,7 @@ def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
 
 def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
-    run = _end_run(state, job, stamp, RunStatus.CANCELLED, reason="released")
+    run = _end_run(state, job, stamp, RunStatus.CANCELLED, reason="released", **_left_behind(event))
     _demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is released into {event.to}")
     if event.given_back:
         job = replace(job, deliveries=max(0, job.deliveries - 1))
@@ -189,7 +190,8 @@ def _cancelled(state: State, event: ev.JobCancelled, stamp: Stamp) -> list[Chang
     _demand(not job.has_ended, stamp, f"job {job.job_id} is cancelled while {job.status}")
     _demand(job.token == event.token, stamp, f"job {job.job_id} is cancelled with another token")
     reason = "gave_up" if event.gave_up else "cancelled"
-    runs = [] if job.token is None else [_end_run(state, job, stamp, RunStatus.CANCELLED, reason=reason)]
+    left = _left_behind(event)
+    runs = [] if job.token is None else [_end_run(state, job, stamp, RunStatus.CANCELLED, reason=reason, **left)]
     job = replace(job, cancel_reason=event.reason or job.cancel_reason)
     return [*runs, *_leave(state, job, JobStatus.CANCELLED, stamp)]
 
@@ -337,6 +339,13 @@ def _end_run(state: State, job: Job, stamp: Stamp, status: RunStatus, **fields: 
     assert run is not None
     _demand(run.status is None, stamp, f"run {run.run_id} ends twice")
     return Change(Run, run.run_id, replace(run, status=status, finished_at=stamp.ts, **fields))
+
+
+def _left_behind(
+    event: ev.JobCompleted | ev.JobFailed | ev.JobSnoozed | ev.LeaseReleased | ev.JobCancelled,
+) -> dict[str, Any]:
+    """Give what the holder reported beside the outcome; it stays with the run."""
+    return {"artifacts": event.artifacts, "progress": event.progress}
 
 
 def _leave(

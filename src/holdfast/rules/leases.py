@@ -229,6 +229,8 @@ def decide_release(state: State, command: Release, now: Timestamp, draws: Draws)
         not_before=not_before if stays else None,
         given_back=command.given_back,
         successor=follows,
+        artifacts=command.artifacts,
+        progress=command.progress,
         cmd=command.cmd,
         actor=command.actor,
     )

@@ -72,6 +72,7 @@ def _complete(job: Job, report: Complete) -> Decision:
         token=report.token,
         result=report.result,
         artifacts=report.artifacts,
+        progress=report.progress,
         exit_code=report.exit_code,
         cmd=report.cmd,
         actor=report.actor,
@@ -110,6 +111,8 @@ def _fail(state: State, job: Job, report: Fail, now: Timestamp, draws: Draws) ->
         not_before=not_before if to is JobStatus.QUEUED else None,
         position=position if to is JobStatus.QUEUED else None,
         successor=heir,
+        artifacts=report.artifacts,
+        progress=report.progress,
         cmd=report.cmd,
         actor=report.actor,
     )
@@ -135,6 +138,8 @@ def _snooze(state: State, job: Job, report: Snooze, now: Timestamp, draws: Draws
         to=to,
         position=position if to is JobStatus.QUEUED else None,
         successor=heir,
+        artifacts=report.artifacts,
+        progress=report.progress,
         cmd=report.cmd,
         actor=report.actor,
     )
@@ -152,6 +157,8 @@ def _give_up(job: Job, report: GiveUp) -> Decision:
         reason=shorten_error(report.reason),
         token=report.token,
         gave_up=True,
+        artifacts=report.artifacts,
+        progress=report.progress,
         cmd=report.cmd,
         actor=report.actor,
     )

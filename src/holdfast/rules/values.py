@@ -34,6 +34,8 @@ from holdfast.model.times import is_timestamp
 MAX_DURATION_S = 10 * 366 * 86_400
 #: Bytes of a text that is kept beside a job and never looked into.
 MAX_TEXT = 1000
+#: Bytes of a progress: 4 KiB of the handler's own data, a message, a few numbers.
+MAX_PROGRESS = 8192
 MAX_JOBS = 1000
 MAX_LEASES = 100
 MAX_SWEEP = 10_000
@@ -92,6 +94,9 @@ def _named(command: Command) -> Iterator[Problem]:
     """Check what a command says about one job: which, by which token, and how its process ended."""
     for field in ("job_id", "before", "after"):
         yield from _label(field, getattr(command, field, None))
+    progress = getattr(command, "progress", None)
+    if progress is not None and (size := memoryview(progress).nbytes) > MAX_PROGRESS:
+        yield "progress", f"{size:,} bytes are more than the {MAX_PROGRESS:,} that are kept"
     for field in ("token", "exit_code"):
         number = getattr(command, field, None)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
