@@ -1,0 +1,164 @@
+"""Cron expressions: the grammar we accept, and the local times that fit. Knows no zone and no clock.
+
+Five fields: minute, hour, day of month, month, day of week. If neither day field begins with `*`, either may match;
+otherwise both must. What two programs would read differently is refused, with its position and what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from cronsim import CronSim
+
+from holdfast.errors import InvalidValue
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_NAMED = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_EVERY = re.compile(r"@every\s+(\d+)([smhd])", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+#: An expression that fits no time within so many years is taken for a mistake.
+YEARS = 10
+#: Any start would do: a day that is rarer than once in ten years is a mistake, too.
+_SOME_START = datetime(2023, 12, 31, 23, 59)  # noqa: DTZ001 - local time of no zone
+
+
+class _Field(NamedTuple):
+    title: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of week", 0, 7, _DAYS),
+)
+
+
+class Every(NamedTuple):
+    """`@every`: an interval, blind to zones."""
+
+    seconds: int
+
+
+class Cron(NamedTuple):
+    """An expression that is known to be good."""
+
+    #: Five fields in capitals, one blank between them.
+    text: str
+    #: Its hour set has all 24 values, so that it follows the clock wherever that goes.
+    every_hour: bool
+
+    def after(self, local: datetime) -> Iterator[datetime]:
+        """Walk the local times later than `local` that fit, in order. Ends where the calendar does."""
+        return CronSim(self.text, local)
+
+
+def parse_cron(expression: str) -> Cron | Every:
+    """Read an expression. Raises InvalidValue, saying where and what is wrong."""
+    text = " ".join(expression.split())
+    if text.startswith("@"):
+        every = _EVERY.fullmatch(text)
+        if every is not None:
+            return _interval(expression, int(every[1]) * _SECONDS[every[2].lower()])
+        if text.lower() not in _NAMED:
+            raise _refused(expression, f"{text} is not known", "Known are " + ", ".join([*_NAMED, "@every 15m"]) + ".")
+        text = _NAMED[text.lower()]
+    parts = text.upper().split(" ")
+    if len(parts) != len(_FIELDS):
+        hint = "Write minute, hour, day of month, month, day of week."
+        if len(parts) == len(_FIELDS) + 1:
+            hint = "Seconds are not supported; leave the first field out, or use an interval."
+        raise _refused(expression, f"{len(parts)} fields instead of {len(_FIELDS)}", hint)
+    sets = [_values(expression, field, part) for field, part in zip(_FIELDS, parts, strict=True)]
+    cron = Cron(" ".join(parts), every_hour=len(sets[1]) == 24)
+    _demand_a_fire(expression, cron, sets[2], sets[3])
+    return cron
+
+
+def _interval(expression: str, seconds: int) -> Every:
+    if seconds < 1:
+        raise _refused(expression, "an interval has at least one second", "Write for example @every 15m.")
+    return Every(seconds)
+
+
+def _values(expression: str, field: _Field, part: str) -> set[int]:
+    values: set[int] = set()
+    for term in part.split(","):
+        values |= _term(expression, field, term)
+    return values
+
+
+def _term(expression: str, field: _Field, term: str) -> set[int]:
+    body, slash, step_text = term.partition("/")
+    low_text, dash, high_text = body.partition("-")
+    step = 1
+    if slash:
+        if not (step_text.isascii() and step_text.isdigit()) or int(step_text) == 0:
+            raise _bad(expression, field, term, "a step is a number from 1 on")
+        step = int(step_text)
+    if body == "*":
+        low, high = field.low, field.high
+    else:
+        low = _number(expression, field, term, low_text)
+        high = _number(expression, field, term, high_text) if dash else low
+        if slash and not dash:
+            raise _bad(expression, field, term, f"write {low}-{field.high}/{step} for every {step} from {low} on")
+        if high < low:
+            raise _bad(expression, field, term, "a range does not wrap around; write it as two")
+    return set(range(low, high + 1, step))
+
+
+def _number(expression: str, field: _Field, term: str, text: str) -> int:
+    if text in field.names:
+        return field.names.index(text) + field.low
+    if not (text.isascii() and text.isdigit()):
+        raise _bad(expression, field, term, _instead(text))
+    number = int(text)
+    if not field.low <= number <= field.high:
+        raise _bad(expression, field, term, f"{field.low} to {field.high} are possible")
+    return number
+
+
+def _instead(text: str) -> str:
+    if any(mark in text for mark in "LW#?"):
+        return "L, W, # and ? are not supported"
+    return "use numbers, names, ranges, lists and steps of `*` or a range"
+
+
+def _demand_a_fire(expression: str, cron: Cron, days: set[int], months: set[int]) -> None:
+    """Refuse the thirtieth of February."""
+    try:
+        first = next(cron.after(_SOME_START), None)
+    except Exception:  # noqa: BLE001 - the library refuses some impossible days by itself
+        first = None
+    if first is None or first > _SOME_START + timedelta(days=366 * YEARS):
+        raise _refused(
+            expression,
+            f"it fits no day within {YEARS} years",
+            f"Is there a day {min(days)} in month {', '.join(map(str, sorted(months)))}?",
+        )
+
+
+def _bad(expression: str, field: _Field, term: str, why: str) -> InvalidValue:
+    place = expression.upper().find(term)
+    return _refused(expression, f"{field.title} {term!r} at character {place + 1}", f"{why[0].upper()}{why[1:]}.")
+
+
+def _refused(expression: str, what: str, hint: str) -> InvalidValue:
+    return InvalidValue(f"cron {expression!r:.80}: {what}.", hint=hint, field="cron")
