@@ -1,16 +1,33 @@
-"""The awaitable face: the same names, a thread hop each. Nothing is written twice: every call goes to its twin."""
+"""The awaitable face: the same names, a thread hop each. Nothing is written twice: every call goes to its twin.
+
+Cancelling a task that awaits here ends its waiting and nothing else: a command that was already on its way is decided
+all the same, as it would be if its answer had been lost. Waiting for a job's end takes no thread of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from holdfast.app.jobs import Job
+from holdfast.app.lines import PAUSE_S, pages
+from holdfast.app.lookout import Awaited
+from holdfast.app.options import Changes
+from holdfast.app.queues import Dispatch, Queue
 from holdfast.app.tasks import Task
 from holdfast.model.commands import NewJob
 from holdfast.model.jobs import Job as Record
-from holdfast.model.jobs import Run
+from holdfast.model.jobs import JobStatus, Run
+from holdfast.model.logs import LogLine
+from holdfast.model.records import Queue as Settings
+from holdfast.model.workers import Progress, WorkerInfo
+from holdfast.rules.explain import Reason
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast.app.holdfast import Holdfast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,17 +43,49 @@ class AioJob(Generic[R]):
         """Read the job as it is now."""
         return await asyncio.to_thread(self._job.refresh)
 
+    async def status(self) -> JobStatus:
+        """Give where the job is in its life, now."""
+        return (await self.refresh()).status
+
+    async def explain(self) -> Reason:
+        """Give the one reason why the job is where it is."""
+        return await asyncio.to_thread(self._job.explain)
+
     async def runs(self) -> Sequence[Run]:
         """List the job's runs."""
         return await asyncio.to_thread(self._job.runs)
 
+    async def progress(self) -> Progress | None:
+        """Give how far the job is."""
+        return await asyncio.to_thread(lambda: self._job.progress)
+
+    async def log(self, run_no: int | None = None, *, follow: bool = False) -> AsyncIterator[LogLine]:
+        """Walk the lines of a run, with `follow` until the job has ended."""
+        engine = await asyncio.to_thread(lambda: self._job.app.engine)
+        found = pages(engine, self._job.id, run_no, follow=follow, pause_s=0)
+        while (page := await asyncio.to_thread(next, found, None)) is not None:
+            for line in page:
+                yield line
+            if not page:
+                await asyncio.sleep(PAUSE_S)  # here, so that no thread is held meanwhile
+
     async def wait(self, timeout: float | None = None) -> Record:  # noqa: ASYNC109 - the twin's own parameter
-        """Wait until the job has ended."""
-        return await asyncio.to_thread(self._job.wait, timeout)
+        """Wait until the job has ended. One thread looks after all who await."""
+        who = Awaited(self._job.id)
+        lookout = await asyncio.to_thread(self._job.app.lookout)
+        try:
+            await asyncio.to_thread(lookout.add, who)
+            ended = await who.end(timeout)
+        except TimeoutError:
+            # As the twin: it looks once more, and says what the job waits for.
+            ended = await asyncio.to_thread(self._job.wait, 0)
+        finally:
+            lookout.drop(who)
+        return await self.refresh() if ended is None else ended
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
         """Wait for the job's result."""
-        return await asyncio.to_thread(self._job.result, timeout)
+        return await asyncio.to_thread(self._job.outcome, await self.wait(timeout))
 
     async def cancel(self, reason: str = "", *, force: bool = False) -> Literal["cancelled", "requested"]:
         """End the job, or ask it to stop."""
@@ -49,6 +98,16 @@ class AioJob(Generic[R]):
     async def bury(self, reason: str = "") -> None:
         """Declare the job DEAD."""
         await asyncio.to_thread(self._job.bury, reason)
+
+    async def move(
+        self, *, before: str | None = None, after: str | None = None, to: Literal["first", "last"] | None = None
+    ) -> None:
+        """Give a waiting job another place in its band."""
+        await asyncio.to_thread(self._job.move, before=before, after=after, to=to)
+
+    async def update(self, **changes: Unpack[Changes]) -> None:
+        """Change a job that waits."""
+        await asyncio.to_thread(self._job.update, **changes)
 
 
 class AioTask(Generic[P, R]):
@@ -64,3 +123,85 @@ class AioTask(Generic[P, R]):
     async def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any] | NewJob]) -> list[Job[R]]:
         """Create many jobs."""
         return await asyncio.to_thread(self._task.enqueue_many, list(calls))
+
+
+class AioQueue:
+    """A queue, awaited."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    async def settings(self) -> Settings:
+        """Read its settings."""
+        return await asyncio.to_thread(self._queue.settings)
+
+    async def counts(self) -> dict[JobStatus, int]:
+        """Count its jobs by status."""
+        return await asyncio.to_thread(self._queue.counts)
+
+    async def pause(self, reason: str = "") -> None:
+        """Stop leasing from it."""
+        await asyncio.to_thread(self._queue.pause, reason)
+
+    async def resume(self) -> None:
+        """Lease from it again."""
+        await asyncio.to_thread(self._queue.resume)
+
+    async def normalize(self) -> None:
+        """Give its jobs evenly spaced places again."""
+        await asyncio.to_thread(self._queue.normalize)
+
+
+class AioDispatch:
+    """Leasing as a whole, awaited."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+
+    async def pause(self, reason: str = "") -> None:
+        """Stop leasing altogether."""
+        await asyncio.to_thread(self._dispatch.pause, reason)
+
+    async def resume(self) -> None:
+        """Lease again."""
+        await asyncio.to_thread(self._dispatch.resume)
+
+
+class AioHoldfast:
+    """An application, awaited."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        #: Pause and resume leasing altogether.
+        self.dispatch = AioDispatch(app.dispatch)
+
+    def queue(self, name: str) -> AioQueue:
+        """Give an awaitable handle on a queue."""
+        return AioQueue(self._app.queue(name))
+
+    async def job(self, job_id: str) -> Job[Any]:
+        """Give a handle on the job of that id."""
+        return await asyncio.to_thread(self._app.job, job_id)
+
+    async def jobs(
+        self,
+        *,
+        status: JobStatus | str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Job[Any]]:
+        """List jobs, newest first."""
+        return await asyncio.to_thread(self._app.jobs, status=status, queue=queue, task=task, limit=limit)
+
+    async def run(self, run_id: str) -> Run:
+        """Give the run of that id."""
+        return await asyncio.to_thread(self._app.run, run_id)
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        """List the workers of the last day."""
+        return await asyncio.to_thread(self._app.workers)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await asyncio.to_thread(self._app.close)

@@ -8,37 +8,52 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
-from holdfast.app.options import Chosen, Options
-from holdfast.app.tasks import Task
+from holdfast.app.lookout import Lookout
+from holdfast.app.naming import demand_function, origin_of, task_name
+from holdfast.app.options import Chosen, TaskOptions
+from holdfast.app.queues import Dispatch, Queue
+from holdfast.app.tasks import AsyncTask, Task
 from holdfast.clock import Clock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
-from holdfast.errors import InvalidOperation, InvalidValue, UnknownTask
-from holdfast.model.commands import PauseDispatch, PauseQueue, ResumeDispatch, ResumeQueue, Retention
+from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound, UnknownTask
+from holdfast.model.commands import Retention
 from holdfast.model.ids import is_name
-from holdfast.model.jobs import JobStatus
+from holdfast.model.jobs import JobStatus, Run
+from holdfast.model.workers import WorkerInfo
 from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
-from holdfast.workers.tasks import MAIN_AGAIN, Origin, Registry, TaskSpec
+from holdfast.workers.tasks import Registry, TaskSpec
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from holdfast.app.aio import AioHoldfast
+    from holdfast.app.lifespan import Lifespan
     from holdfast.workers.tasks import Isolation
     from holdfast.workers.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class TaskMaker(Protocol):
+    """Makes a task of a function: what `@hf.task(…)` gives."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 class Holdfast:
@@ -72,10 +87,16 @@ class Holdfast:
         self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._pid = 0
+        self._lookout: Lookout | None = None
+        #: Used instead of its own, while one is lent.
+        self._lent: Engine | None = None
         #: Pause and resume leasing altogether.
         self.dispatch = Dispatch(self)
 
     # --- tasks --------------------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
 
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
@@ -88,10 +109,10 @@ class Holdfast:
         isolation: Literal["process"] | None = None,
         memory_limit: int | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
-        **options: Unpack[Options],
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+        **options: Unpack[TaskOptions],
+    ) -> TaskMaker: ...
 
-    def task(  # type: ignore[misc]  # mypy does not see that **options takes what Unpack[Options] gives
+    def task(  # type: ignore[misc]  # mypy does not see that **options takes what Unpack[TaskOptions] gives
         self,
         function: Callable[..., Any] | None = None,
         /,
@@ -105,16 +126,15 @@ class Holdfast:
         """Register a function as a task. Its name is by default `module.function`."""
 
         def register(found: Callable[..., Any]) -> Task[..., Any]:
-            home, origin = _origin(found)
-            title = name or f"{home}.{found.__qualname__}".replace("<locals>.", "")
-            if not is_name(title):
-                raise InvalidValue(f"{title!r} cannot name a task.", hint="Give it a name=.", field="name")
+            demand_function(found)
+            title = task_name(found, name)
             if memory_limit is not None and isolation != "process":
                 raise InvalidValue(
                     "memory_limit holds for a process only.", hint='Add isolation="process".', field="memory_limit"
                 )
-            chosen = Chosen().plus(Options(**options))  # type: ignore[typeddict-item]  # names are checked by plus
-            where: Isolation = isolation or ("loop" if inspect.iscoroutinefunction(found) else "thread")
+            chosen = Chosen().plus(TaskOptions(**options), TaskOptions)  # type: ignore[typeddict-item]  # plus checks them
+            awaited = inspect.iscoroutinefunction(found)
+            where: Isolation = isolation or ("loop" if awaited else "thread")
             codec = SignatureCodec(found)
             self.tasks.add(
                 TaskSpec(
@@ -124,12 +144,12 @@ class Holdfast:
                     isolation=where,
                     no_retry=no_retry,
                     memory_limit=memory_limit,
-                    origin=origin,
+                    origin=origin_of(found),
                 )
             )
             self._codecs[title] = codec
             self._queues.add(chosen.fields.get("queue", "default"))
-            return Task(self, title, found, codec, chosen)
+            return (AsyncTask if awaited else Task)(self, title, found, codec, chosen)
 
         return register if function is None else register(function)
 
@@ -147,6 +167,8 @@ class Holdfast:
     @property
     def engine(self) -> Engine:
         """The engine on this application's store, opened on first use in this process."""
+        if self._lent is not None:
+            return self._lent
         engine = self._engine
         if engine is not None and self._pid == os.getpid():
             return engine
@@ -158,11 +180,46 @@ class Holdfast:
             return self._engine
 
     def close(self) -> None:
-        """Close the store; the next call that needs it opens it again."""
+        """Close the store; the next call that needs it opens it again. A lent engine is left to who lent it."""
+        if self._lent is not None:
+            return
         with self._lock:
             engine, self._engine = self._engine, None
             if engine is not None and self._pid == os.getpid():
                 engine.close()
+
+    def configure(self, url: str) -> None:
+        """Name another store, for programs that learn its URL after their tasks were defined.
+
+        Raises InvalidOperation if the present one is open, InvalidValue for a URL that is none.
+        """
+        parse_url(url)
+        with self._lock:
+            if self._engine is not None and self._pid == os.getpid() and url != self.url:
+                raise InvalidOperation(
+                    f"the store {self.url} is in use; {url} was not taken.", hint="Configure before the first use."
+                )
+            self.url = url
+
+    @contextmanager
+    def lend(self, engine: Engine) -> Iterator[Self]:
+        """Use this engine instead of the application's own inside the block, in all threads; for tests."""
+        before, self._lent = self._lent, engine
+        try:
+            yield self
+        finally:
+            self._lent = before
+
+    @property
+    def lifespan(self) -> Lifespan:
+        """What Starlette and FastAPI take as `lifespan`: the store is open while the server runs.
+
+        >>> FastAPI(lifespan=hf.lifespan)  # doctest: +SKIP
+        >>> FastAPI(lifespan=hf.lifespan.working(concurrency=4))  # doctest: +SKIP
+        """
+        from holdfast.app.lifespan import Lifespan  # noqa: PLC0415 - only programs with an event loop pay for it
+
+        return Lifespan(self)
 
     def __enter__(self) -> Self:
         """Give itself."""
@@ -242,9 +299,21 @@ class Holdfast:
         with self.engine.read() as view:
             return [Job(self, record.job_id) for record in view.jobs(query)]
 
+    def run(self, run_id: str) -> Run:
+        """Give the run of that id. Raises RunNotFound."""
+        with self.engine.read() as view:
+            found = view.get(Run, run_id)
+        if found is None:
+            raise RunNotFound(f"there is no run {run_id}.", run_id=run_id)
+        return found
+
     def queue(self, name: str) -> Queue:
-        """Give a handle on a queue."""
+        """Give a handle on a queue. Raises InvalidValue for what is no name."""
         return Queue(self, name)
+
+    def workers(self) -> Sequence[WorkerInfo]:
+        """List the workers of the last day, of every namespace; those that are gone have the state `lost`."""
+        return self.engine.store.workers.all()
 
     @property
     def current(self) -> Context:
@@ -254,53 +323,17 @@ class Holdfast:
         except LookupError:
             raise InvalidOperation("hf.current is known only inside a handler that a worker runs.") from None
 
+    @property
+    def aio(self) -> AioHoldfast:
+        """The same calls, to be awaited."""
+        from holdfast.app.aio import AioHoldfast  # noqa: PLC0415 - only programs that await pay for it
 
-def _origin(function: Callable[..., Any]) -> tuple[str, Origin | None]:
-    """Name the module that defines a function, and say how a child process can import it, if it can."""
-    home = function.__module__
-    if home not in ("__main__", MAIN_AGAIN):
-        return home, ("import", home)
-    main = sys.modules["__main__"]
-    if main.__spec__ is not None:  # python -m
-        return _own_name(function), ("module", main.__spec__.name)
-    file = getattr(main, "__file__", None)
-    return _own_name(function), None if file is None else ("file", str(Path(file).absolute()))
+        return AioHoldfast(self)
 
-
-def _own_name(function: Callable[..., Any]) -> str:
-    """Name the program a function is defined in as others import it, so that a worker finds what a script enqueued."""
-    space = getattr(function, "__globals__", {})
-    spec, file = space.get("__spec__"), space.get("__file__")
-    name = Path(file).stem if spec is None and file else getattr(spec, "name", "").removesuffix(".__main__")
-    return name if is_name(name) else "__main__"
-
-
-class Queue:
-    """A handle on one queue."""
-
-    def __init__(self, app: Holdfast, name: str) -> None:
-        self._app = app
-        self.name = name
-
-    def pause(self, reason: str = "") -> None:
-        """Stop leasing from it; what runs goes on."""
-        self._app.engine.ask(PauseQueue(queue=self.name, namespace=self._app.namespace, reason=reason))
-
-    def resume(self) -> None:
-        """Lease from it again."""
-        self._app.engine.ask(ResumeQueue(queue=self.name, namespace=self._app.namespace))
-
-
-class Dispatch:
-    """Leasing as a whole."""
-
-    def __init__(self, app: Holdfast) -> None:
-        self._app = app
-
-    def pause(self, reason: str = "") -> None:
-        """Stop leasing altogether; what runs goes on."""
-        self._app.engine.ask(PauseDispatch(reason=reason))
-
-    def resume(self) -> None:
-        """Lease again."""
-        self._app.engine.ask(ResumeDispatch())
+    def lookout(self) -> Lookout:
+        """Give what looks after awaited jobs on the store as it is open now."""
+        engine = self.engine
+        with self._lock:
+            if self._lookout is None or self._lookout.engine is not engine:
+                self._lookout = Lookout(engine)
+            return self._lookout

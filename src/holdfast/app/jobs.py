@@ -1,20 +1,30 @@
-"""A handle on one job: look at it, wait for it, change its fate."""
+"""A handle on one job: look at it, wait for it, change its fate. It keeps an id and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from holdfast.app.options import Chosen, Options
+import msgspec
+
+from holdfast.app.lines import PAUSE_S, pages
+from holdfast.app.lookout import last_of
+from holdfast.app.options import Changes, chosen_fields
+from holdfast.engine.reasons import reason_of
 from holdfast.errors import JobCancelled, JobDead, JobFailed, WorkFailed
 from holdfast.model.commands import Bury, Cancel, Move, Retry, Update
 from holdfast.model.events import JobChanges
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
-from holdfast.rules.retry import automatic_heir
+from holdfast.model.logs import LogLine
+from holdfast.model.payloads import NULL
+from holdfast.model.workers import Progress, WorkerState
+from holdfast.rules.explain import Reason
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from holdfast.app.aio import AioJob
     from holdfast.app.codec import SignatureCodec
     from holdfast.app.holdfast import Holdfast
@@ -35,7 +45,8 @@ class Job(Generic[R]):
         self, app: Holdfast, job_id: str, codec: SignatureCodec | None = None, *, created: bool = True
     ) -> None:
         """Hold the job of that id; nothing is read before it is asked for."""
-        self._app = app
+        #: The application it belongs to.
+        self.app = app
         self._codec = codec
         #: The job's id.
         self.id = JobId(job_id)
@@ -50,85 +61,108 @@ class Job(Generic[R]):
 
     def refresh(self) -> Record:
         """Read the job as it is now. Raises JobNotFound."""
-        return self._app.engine.job(self.id)
+        return self.app.engine.job(self.id)
 
     @property
     def status(self) -> JobStatus:
         """Where the job is in its life, now."""
         return self.refresh().status
 
+    def explain(self) -> Reason:
+        """Give the one reason why the job is where it is, with what holds it and until when. Raises JobNotFound."""
+        return reason_of(self.app.engine, self.refresh())
+
     def runs(self) -> Sequence[Run]:
         """List the job's runs, oldest first."""
-        return self._app.engine.runs(self.id)
+        return self.app.engine.runs(self.id)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the job is: what its worker said last, or what its last run ended with; None if nothing was said."""
+        engine = self.app.engine
+        live = [worker for worker in engine.store.workers.all() if worker.state is not WorkerState.LOST]
+        for found in (run for worker in live for run in worker.runs if run.job_id == self.id):
+            return found.progress
+        runs = self.runs()
+        said = runs[-1].progress if runs else NULL
+        return None if said == NULL else msgspec.json.decode(said, type=Progress)
+
+    def log(self, run_no: int | None = None, *, follow: bool = False) -> Iterator[LogLine]:
+        """Walk the lines of a run, by default the newest; with `follow` wait for more of them until the job has ended.
+
+        Raises RunNotFound.
+        """
+        found = pages(self.app.engine, self.id, run_no, follow=follow, pause_s=PAUSE_S)
+        return (line for page in found for line in page)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> Record:
         """Wait until the job has ended, and its automatic retries with it; give the last of them.
 
-        Raises TimeoutError after `timeout` seconds, which changes nothing.
+        Raises TimeoutError after `timeout` seconds, saying what the job waits for; that changes nothing.
         """
-        engine = self._app.engine
+        engine = self.app.engine
         deadline = None if timeout is None else engine.look().monotonic + timeout
-        job_id = self.id
         while True:
             with engine.read() as view:
-                seen, job = view.seq, view.get(Record, job_id)
-                heir = None if job is None or not job.has_ended else automatic_heir(view, job)
+                seen, job = view.seq, last_of(view, self.id)
             if job is None:
-                return engine.job(job_id)
-            if heir is not None:
-                job_id = heir
-                continue
+                return self.refresh()  # there is none, and this says so
             if job.has_ended:
                 return job
             left = None if deadline is None else deadline - engine.look().monotonic
             if left is not None and left <= 0:
-                raise TimeoutError(f"job {job_id} is {job.status} after {timeout} s; it goes on.")
+                raise self._late(job, timeout)
             engine.store.wait(seen, left)
 
+    def _late(self, job: Record, timeout: float | None) -> TimeoutError:
+        """Say what a job waits for that has not ended in time."""
+        reason = reason_of(self.app.engine, job)
+        return TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {reason.sentence}. It goes on.")
+
     def result(self, timeout: float | None = None) -> R:
-        """Wait for the job's result.
+        """Wait for the job's result, or that of the last of its automatic retries.
 
         Raises JobFailed, JobDead or JobCancelled if it has none, TimeoutError after `timeout` seconds.
         """
-        job = self.wait(timeout)
+        return self.outcome(self.wait(timeout))
+
+    def outcome(self, job: Record) -> R:
+        """Give the result of an ended job, or raise what it ended in; `result` without the waiting."""
         failure = _FAILURES.get(job.status)
         if failure is not None:
             said = job.cancel_reason if job.status is JobStatus.CANCELLED else job.error
             raise failure(
                 f"job {job.job_id} ({job.job_type}) is {job.status}: {said or 'no reason given'}", job_id=job.job_id
             )
-        value: R = self._unpack(job)
+        codec = self._codec or self.app.codec_of(job.job_type)
+        value: R = codec.unpack_result(job.result)
         return value
-
-    def _unpack(self, job: Record) -> Any:
-        codec = self._codec or self._app.codec_of(job.job_type)
-        return codec.unpack_result(job.result)
 
     # --- changing its fate ------------------------------------------------------------------------------------------
 
     def cancel(self, reason: str = "", *, force: bool = False) -> Literal["cancelled", "requested"]:
         """End the job if it waits; ask it to stop if it runs, or with `force` revoke its lease at once."""
-        outcome = self._app.engine.ask(Cancel(job_id=self.id, reason=reason, force=force))
+        outcome = self.app.engine.ask(Cancel(job_id=self.id, reason=reason, force=force))
         answer: Literal["cancelled", "requested"] = outcome.outcome  # type: ignore[union-attr]  # a Cancel is answered so
         return answer
 
     def retry(self) -> Job[R]:
         """Run an ended job again, as a new job with a full budget."""
-        new_id = JobId(self._app.engine.new_id())
-        self._app.engine.ask(Retry(job_id=self.id, new_job_id=new_id))
-        return Job(self._app, new_id, self._codec)
+        new_id = JobId(self.app.engine.new_id())
+        self.app.engine.ask(Retry(job_id=self.id, new_job_id=new_id))
+        return Job(self.app, new_id, self._codec)
 
     def bury(self, reason: str = "") -> None:
         """Declare the job DEAD."""
-        self._app.engine.ask(Bury(job_id=self.id, reason=reason))
+        self.app.engine.ask(Bury(job_id=self.id, reason=reason))
 
     def move(
         self, *, before: str | None = None, after: str | None = None, to: Literal["first", "last"] | None = None
     ) -> None:
         """Give a waiting job another place in its band."""
-        self._app.engine.ask(
+        self.app.engine.ask(
             Move(
                 job_id=self.id,
                 before=None if before is None else JobId(before),
@@ -137,10 +171,9 @@ class Job(Generic[R]):
             )
         )
 
-    def update(self, **options: Any) -> None:
-        """Change options of a job that waits: queue, priority, timeout, lease, max_attempts and so on."""
-        chosen = Chosen().plus(Options(**options)).fields  # type: ignore[typeddict-item]  # names are checked by plus
-        self._app.engine.ask(Update(job_id=self.id, changes=JobChanges(**chosen)))
+    def update(self, **changes: Unpack[Changes]) -> None:
+        """Change a job that waits: its queue, priority, timeout, lease, max_attempts and so on."""
+        self.app.engine.ask(Update(job_id=self.id, changes=JobChanges(**chosen_fields(changes, Changes))))
 
     @property
     def aio(self) -> AioJob[R]:

@@ -1,9 +1,13 @@
-"""Options of a task and of a single call: which of a job's fields users may choose, in their own units (seconds)."""
+"""Options of a task and of a single call: which of a job's fields users may choose, in their own units (seconds).
+
+Three lists, each a type, so that a checker and the program refuse the same things: what a task may say for all its
+calls, what a call may say on top, and what may still change while a job waits.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
@@ -13,11 +17,36 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.times import stamp
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
 Seconds = float | timedelta
 
 
-class Options(TypedDict, total=False):
-    """What `.options(…)` takes."""
+class Changes(TypedDict, total=False):
+    """What `job.update(…)` takes: the fields of a job that may change while it waits."""
+
+    queue: str
+    #: -100 … 100, higher first.
+    priority: int
+    #: Executions that may report, in total.
+    max_attempts: int
+    #: Lost leases after which the job is DEAD.
+    max_expiries: int
+    backoff: Backoff
+    #: Longest single execution.
+    timeout: Seconds | None
+    #: Length of a lease; renewed at a third.
+    lease: Seconds
+    not_before: datetime | None
+    #: Jobs with the same limit key share `key_limit` places.
+    limit_key: str | None
+    key_limit: int
+    tags: dict[str, str] | None
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `@hf.task(…)` takes, for all its calls."""
 
     queue: str
     #: -100 … 100, higher first.
@@ -35,15 +64,26 @@ class Options(TypedDict, total=False):
     #: Skipped unless started within it.
     ttl: Seconds
     delay: Seconds
-    not_before: datetime
-    #: The job's own id; by default a new one.
-    id: str
-    key: str
+    #: Jobs with the same limit key share `key_limit` places.
+    limit_key: str
+    key_limit: int
     key_scope: Literal["task", "queue", "namespace"]
     key_hold: Literal["active", "queued", "window", "forever"]
     key_window: Seconds
     on_conflict: Literal["return", "reject", "replace"]
     tags: dict[str, str]
+
+
+class Options(TaskOptions, total=False):
+    """What `.options(…)` takes: any option of the task, and what makes sense for a single call only."""
+
+    not_before: datetime
+    #: The job's own id; by default a new one.
+    id: str
+    #: Makes the job unique within `key_scope` for as long as `key_hold` says.
+    key: str
+    #: An open transaction of the same database, which the job becomes part of (`sqlite:` only).
+    connection: Connection
 
 
 #: Option → field of a new job, where the names differ.
@@ -67,21 +107,27 @@ class Chosen(msgspec.Struct, frozen=True):
     """Options that were chosen, as fields of a new job. Later choices win."""
 
     fields: dict[str, Any] = {}
+    #: The caller's transaction to write in; none of a job's fields.
+    connection: Any = None
 
-    def plus(self, options: Options) -> Chosen:
-        """Give these options with others on top. Raises InvalidArguments for an unknown one."""
-        return Chosen({**self.fields, **{_field(name): _value(name, value) for name, value in options.items()}})
+    def plus(self, options: Options | TaskOptions, kind: type = Options) -> Chosen:
+        """Give these options with others on top. Raises InvalidArguments for one that `kind` does not list."""
+        added = chosen_fields(options, kind)
+        connection = added.pop("connection", self.connection)
+        return Chosen({**self.fields, **added}, connection)
 
     def new_job(self, *, job_id: str, job_type: str, namespace: str, params: msgspec.Raw) -> NewJob:
         """Build the job these options ask for."""
         return NewJob(**{"job_id": JobId(job_id), **self.fields}, job_type=job_type, namespace=namespace, params=params)
 
 
-def _field(name: str) -> str:
-    if name not in Options.__annotations__:
-        known = ", ".join(sorted(Options.__annotations__))
-        raise InvalidArguments(f"there is no option {name!r}.", hint=f"There are: {known}.")
-    return _FIELDS.get(name, name)
+def chosen_fields(options: Options | TaskOptions | Changes, kind: type) -> dict[str, Any]:
+    """Give options as fields of a job. Raises InvalidArguments for one that `kind` does not list."""
+    known = kind.__annotations__
+    for name in options:
+        if name not in known:
+            raise InvalidArguments(f"there is no option {name!r} here.", hint=f"There are: {', '.join(sorted(known))}.")
+    return {_FIELDS.get(name, name): _value(name, value) for name, value in options.items()}
 
 
 def _value(name: str, value: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.options import Chosen, Options
+from holdfast.errors import InvalidArguments
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.outcomes import Enqueued
 from holdfast.workers.tasks import TaskSpec
@@ -30,7 +31,7 @@ class Task(Generic[P, R]):
     """A function the user registered."""
 
     def __init__(
-        self, app: Holdfast, name: str, function: Callable[P, R], codec: SignatureCodec, chosen: Chosen
+        self, app: Holdfast, name: str, function: Callable[P, Any], codec: SignatureCodec, chosen: Chosen
     ) -> None:
         """Wrap the function; use `Holdfast.task`."""
         functools.update_wrapper(self, function)
@@ -43,7 +44,8 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, as if it were not a task."""
-        return self._function(*args, **kwargs)
+        value: R = self._function(*args, **kwargs)
+        return value
 
     def __repr__(self) -> str:
         """Show the name."""
@@ -56,12 +58,12 @@ class Task(Generic[P, R]):
         assert spec is not None
         return spec
 
-    def options(self, **options: Unpack[Options]) -> Task[P, R]:
+    def options(self, **options: Unpack[Options]) -> Self:
         """Give the same task with other options for the calls that follow.
 
         >>> send.options(priority=9, delay=60, key="welcome-42").enqueue("a@example.com")  # doctest: +SKIP
         """
-        return Task(self._app, self.name, self._function, self._codec, self._chosen.plus(options))
+        return type(self)(self._app, self.name, self._function, self._codec, self._chosen.plus(options))
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Check the arguments and build the job without enqueuing it, for `enqueue_many`."""
@@ -89,6 +91,11 @@ class Task(Generic[P, R]):
 
     def _one(self, call: tuple[Any, ...] | Mapping[str, Any] | NewJob) -> NewJob:
         if isinstance(call, NewJob):
+            if call.job_type != self.name:
+                raise InvalidArguments(
+                    f"a job of {call.job_type} was given to {self.name}. Nothing was stored.",
+                    hint="Enqueue it with its own task.",
+                )
             return call
         return self._new_job((), call) if isinstance(call, Mapping) else self._new_job(call, {})
 
@@ -103,3 +110,12 @@ class Task(Generic[P, R]):
         from holdfast.app.aio import AioTask  # noqa: PLC0415 - only programs that await pay for it
 
         return AioTask(self)
+
+
+class AsyncTask(Task[P, R]):
+    """A task that is a coroutine function: called here it must be awaited; its job's result is what it returns."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]  # as the function itself
+        """Call the function here and now, as if it were not a task."""
+        call: Coroutine[Any, Any, R] = self._function(*args, **kwargs)
+        return call
