@@ -35,7 +35,8 @@ cover: $(STAMP) ## run the suite with branch coverage
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report --skip-covered
 
-bench: $(STAMP) ## measure journal and stores beside the bare limit
+bench: $(STAMP) ## measure jobs beside a peer, journal and stores beside the bare limit
+	$(BIN)/holdfast bench jobs
 	$(BIN)/holdfast bench journal
 	$(BIN)/holdfast bench store --full
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.output import encoded, output_options
+from holdfast.cli.terminal import put
+from holdfast.journal.fs import filesystem_kind
 from holdfast.testing.bench import Row, machine
 
 
@@ -50,3 +53,28 @@ def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001
 
     with _where(directory) as place:
         _print("store", run(Path(place), jobs=jobs, full=full))
+
+
+@bench.command()
+@_dir
+@click.option("--jobs", "count", type=click.IntRange(min=50), default=10_000, show_default=True, help="Jobs in a turn.")
+@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
+@click.option("--idle", type=float, default=10.0, show_default=True, help="Seconds to watch idle workers.")
+@output_options("table", "json")
+def jobs(directory: str | None, count: int, turns: int, idle: float, output: str) -> None:
+    """Enqueue to completed, enqueue to start, and idling: one worker process, beside Huey if it is installed."""
+    from holdfast.testing.bench.jobs import Sizes, peer, run  # noqa: PLC0415 - imported when called
+
+    sizes = Sizes(turns=turns, many=count, single=count // 5, latency=count // 50, idle_s=idle)
+    with _where(directory) as place:
+        kind, other = filesystem_kind(place), peer()
+        rows = list(run(Path(place), sizes))
+    if output == "json":
+        measured = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+        put(encoded({"machine": machine(), "filesystem": kind, "beside": other, "rows": measured}))
+        return
+    put(f"jobs   {machine()}, {kind}")
+    put("beside " + (other or "nothing: Huey is not installed (`pip install huey`)"))
+    put(Row.heading("Huey" if other else ""))
+    for row in rows:
+        put(row.line())

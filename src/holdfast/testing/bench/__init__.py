@@ -23,23 +23,28 @@ class Row(NamedTuple):
     name: str
     ours: float
     unit: str
-    #: The same work without our layers; None where there is no such thing.
+    #: The same work without our layers, or by a peer; None where there is no such thing.
     bare: float | None
     #: What we ask of it, in words.
     required: str
     holds: bool
 
     @staticmethod
-    def heading() -> str:
+    def heading(beside: str = "bare") -> str:
         """Give the line above the rows."""
-        return _TEXT.format("", "ours", "bare", "ratio", "required", "")
+        return _TEXT.format("", "ours", beside, "ratio", "required", "")
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours to what it is measured beside."""
+        return self.ours / self.bare if self.bare else None
 
     def line(self) -> str:
         """Give the row for people."""
         bare = "" if self.bare is None else f"{self.bare:,.4g}" if self.bare < 100 else f"{self.bare:,.0f}"
         ours = f"{self.ours:,.4g}" if self.ours < 100 else f"{self.ours:,.0f}"
-        ratio = "" if not self.bare else f"{self.ours / self.bare:.2f}"
-        verdict = "ok" if self.holds else "MISSED"
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        verdict = "MISSED" if not self.holds else "ok" if self.required else ""
         return _TEXT.format(self.name, f"{ours} {self.unit}", bare, ratio, self.required, verdict)
 
 
