@@ -1,6 +1,11 @@
 """A database written by schema version 1 opens with every record and event it had."""
 
 import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +13,13 @@ import msgspec
 import pytest
 
 from holdfast.engine import Engine
+from holdfast.errors import StoreReadOnly
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import TABLES
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.statements import read_sql, split
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlite-v1"
 
@@ -27,9 +34,8 @@ def expected() -> dict[str, Any]:
     return msgspec.json.decode((GOLDEN / "expected.json").read_bytes())
 
 
-@pytest.mark.parametrize("readonly", [True, False])
-def test_every_record_and_event_of_version_1_is_read(path, expected, readonly):
-    store = SqliteStore.open(path, readonly=readonly)
+def test_every_record_and_event_of_version_1_is_read(path, expected):
+    store = SqliteStore.open(path)
     with store.read() as view:
         found = {name: list(view.all(kind)) for name, kind in TABLES.items()}
         assert view.seq == expected["seq"]
@@ -42,6 +48,53 @@ def test_every_record_and_event_of_version_1_is_read(path, expected, readonly):
     assert feed == expected["feed"]
     assert store.check() == []
     store.close()
+
+
+def test_opening_for_reading_migrates_nothing_and_says_what_to_do(path):
+    before = path.read_bytes()
+    with pytest.raises(StoreReadOnly, match=r"version 1, this program reads 2.*store snapshot"):
+        SqliteStore.open(path, readonly=True)
+    assert path.read_bytes() == before
+    SqliteStore.open(path).close()
+    SqliteStore.open(path, readonly=True).close()
+
+
+def test_a_migrated_file_and_a_new_one_have_the_same_schema(path, tmp_path):
+    SqliteStore.open(path).close()
+    SqliteStore.open(tmp_path / "new.db").close()
+    assert _schema(path) == _schema(tmp_path / "new.db")
+
+
+def _schema(path: Path) -> set[tuple[str, str, str]]:
+    with closing(sqlite3.connect(path)) as db:
+        return set(db.execute("SELECT type, name, sql FROM sqlite_schema"))
+
+
+@pytest.mark.parametrize("statement", range(len(split(read_sql("sqlite-v2.sql"))) + 2))
+def test_a_process_killed_within_the_migration_has_changed_nothing(path, expected, statement):
+    child = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), str(statement)], check=False, capture_output=True, timeout=60
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    test_every_record_and_event_of_version_1_is_read(path, expected)
+
+
+#: Migrates, and dies before the statement of that number.
+KILLED = """
+import os, signal, sys
+from holdfast.stores.sqlite import connections, schema
+path, last = sys.argv[1], int(sys.argv[2])
+class Counting:
+    def __init__(self, db): self.db, self.left = db, last
+    def execute(self, *args):
+        if not self.left: os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+        return self.db.execute(*args)
+db = connections.open_writer(path)
+schema.migrate(db, path, 1, migrations={1: lambda db: schema.MIGRATIONS[1](Counting(db))})
+"""
 
 
 def _raws(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from holdfast.points import listening
 from holdfast.stores.sqlite import SqliteStore, connections, schema, store
 from holdfast.stores.sqlite.schema import migrate
 
+NOW = schema.VERSION
 CHILD = str(Path(__file__).with_name("sqlite_child.py"))
 
 
@@ -149,8 +150,8 @@ def test_a_directory_that_is_missing_is_named(tmp_path):
 
 def test_a_newer_schema_is_refused_naming_both_versions(made):
     edit(made, "PRAGMA user_version = 7")
-    refused(made, TooNew, "version 7.*up to 1")
-    refused(made, TooNew, "version 7.*up to 1", readonly=True)
+    refused(made, TooNew, f"version 7.*up to {NOW}")
+    refused(made, TooNew, f"version 7.*up to {NOW}", readonly=True)
 
 
 def test_an_older_schema_without_a_way_up_is_refused(made):
@@ -264,7 +265,7 @@ def db(made: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _add_column(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE queues ADD COLUMN max_running INTEGER")
+    db.execute("ALTER TABLE queues ADD COLUMN colour INTEGER")
 
 
 def _columns(db: sqlite3.Connection) -> list[str]:
@@ -279,19 +280,19 @@ def test_migrations_run_in_order_in_one_transaction(db, made):
         steps.append(1)
         _add_column(db)
 
-    migrate(db, str(made), 1, migrations={1: first, 2: lambda _: steps.append(2)}, version=3)
-    assert (steps, db.execute("PRAGMA user_version").fetchone()) == ([1, 2], (3,))
-    assert "max_running" in _columns(db)
+    migrate(db, str(made), 1, migrations={NOW: first, NOW + 1: lambda _: steps.append(2)}, version=NOW + 2)
+    assert (steps, db.execute("PRAGMA user_version").fetchone()) == ([1, 2], (NOW + 2,))
+    assert "colour" in _columns(db)
 
 
 def test_a_failing_migration_leaves_the_database_as_it_was(db, made):
     def failing(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO no_such_table VALUES (1)")
 
-    with pytest.raises(MigrationFailed, match=r"from version 2 to 3 failed.*no_such_table"):
-        migrate(db, str(made), 1, migrations={1: _add_column, 2: failing}, version=3)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    assert "max_running" not in _columns(db)
+    with pytest.raises(MigrationFailed, match=rf"from version {NOW + 1} to {NOW + 2} failed.*no_such_table"):
+        migrate(db, str(made), 1, migrations={NOW: _add_column, NOW + 1: failing}, version=NOW + 2)
+    assert db.execute("PRAGMA user_version").fetchone() == (NOW,)
+    assert "colour" not in _columns(db)
 
 
 def test_processes_that_migrate_at_once_run_it_once(db, made):
@@ -307,11 +308,11 @@ def test_processes_that_migrate_at_once_run_it_once(db, made):
             threads[0].start()
         _add_column(connection)
 
-    options = {"migrations": {1: step}, "version": 2}
+    options = {"migrations": {NOW: step}, "version": NOW + 1}
     migrate(db, str(made), 30, **options)
     threads[0].join()
     assert steps == [1]
-    assert other.execute("PRAGMA user_version").fetchone() == (2,)
+    assert other.execute("PRAGMA user_version").fetchone() == (NOW + 1,)
     other.close()
 
 
@@ -320,7 +321,7 @@ def test_a_migration_does_not_wait_for_ever(db, made):
     holder.execute("BEGIN IMMEDIATE")
     db.execute("PRAGMA busy_timeout = 0")
     with pytest.raises(StoreBusy):
-        migrate(db, str(made), 0, migrations={1: _add_column}, version=2)
+        migrate(db, str(made), 0, migrations={NOW: _add_column}, version=NOW + 1)
     holder.close()
 
 

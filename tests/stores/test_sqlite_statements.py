@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.stores import sqlite
+from holdfast.stores.sqlite.schema import lay_out
 from holdfast.stores.sqlite.statements import SQL, assigned, blocks, inserted, read_sql
 
 READY, HELD_BACK = "ix_jobs_ready (namespace=? AND queue=?", "ix_jobs_held_back (namespace=? AND queue=?"
@@ -58,7 +59,7 @@ SORT = {"runs_of_job", "successors"}
 @pytest.fixture
 def db() -> Iterator[sqlite3.Connection]:
     fresh = sqlite3.connect(":memory:")
-    fresh.executescript(read_sql("sqlite-v1.sql"))
+    lay_out(fresh)
     yield fresh
     fresh.close()
 
@@ -107,8 +108,8 @@ def test_what_looks_at_leases_walks_running_jobs_only(db, name):
 
 
 def test_a_block_keeps_its_columns_and_parameters_in_step():
-    found = blocks("-- name: x\n-- A sentence.\nSELECT {queues} FROM queues WHERE ({queues?});\n")
-    assert found == {"x": "SELECT namespace, name, paused, pause_reason FROM queues WHERE (?, ?, ?, ?)"}
+    found = blocks("-- name: x\n-- A sentence.\nSELECT {commands} FROM commands WHERE ({commands?});\n")
+    assert found == {"x": "SELECT cmd, digest, outcome, at FROM commands WHERE (?, ?, ?, ?)"}
 
 
 def test_the_columns_of_a_statement_are_read_from_it():

@@ -6,10 +6,13 @@ what its indexes need.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, KeyHold, Run
+from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp
 
 
@@ -20,6 +23,17 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     name: str
     paused: bool = False
     pause_reason: str | None = None
+    #: RUNNING jobs at a time, in all processes. None: no limit.
+    max_running: int | None = None
+    #: Starts within any `rate_period_s` seconds; both are set or neither.
+    rate_count: int | None = None
+    rate_period_s: float | None = None
+    #: Whether all starts of the queue are counted together, or those of each limit key.
+    rate_scope: Literal["queue", "key"] = "queue"
+    #: Seconds of waiting that are worth one step of priority.
+    aging_s: float | None = None
+    #: How long its ended jobs are kept, as JSON; null for the store's own rule.
+    retention: msgspec.Raw = NULL
 
 
 class HeldKey(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

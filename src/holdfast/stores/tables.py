@@ -7,20 +7,21 @@ before, so that a batch can be undone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
-from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Record, key_of
+from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Queue, Record, key_of
 from holdfast.model.times import Timestamp
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
 from holdfast.stores.beside.naming import named_by
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import JobQuery, QueueCount
+from holdfast.stores.starts import Starts
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N")
@@ -47,8 +48,12 @@ class Tables:
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
         #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
-        #: Who has which status; the QUEUED ones stand in their queues already.
+        #: Who has which status; the QUEUED ones stand in their queues already, and so do the RUNNING ones.
         self._by_status: dict[tuple[str, JobStatus], set[JobId]] = {}
+        self._running: dict[QueueKey, set[JobId]] = {}
+        #: RUNNING jobs by namespace and limit key.
+        self._limited: dict[tuple[str, str], set[JobId]] = {}
+        self._starts = Starts()
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
         self._runs: dict[JobId, tuple[Run, ...]] = {}
         self._followers: dict[JobId, tuple[JobId, ...]] = {}
@@ -56,6 +61,7 @@ class Tables:
         self._reindex: dict[type, Callable[[Any, Any], None]] = {
             Job: self._reindex_job,
             Run: self._reindex_run,
+            Queue: self._reindex_queue,
             DoneCommand: self._reindex_command,
             HeldKey: self._reindex_key,
         }
@@ -175,6 +181,18 @@ class Tables:
             self._runs[job_id] = runs
         else:
             self._runs.pop(job_id, None)
+        if self._starts and (before is None or after is None):
+            if before is not None:
+                self._starts.discard(before)
+            if after is not None:
+                self._starts.add(after)
+
+    def _reindex_queue(self, before: Queue | None, after: Queue | None) -> None:
+        queue = cast("Queue", after or before)
+        if after is not None and after.rate_count is not None:
+            self._starts.follow(queue.namespace, queue.name, self.records[Run].values())
+        else:
+            self._starts.forget(queue.namespace, queue.name)
 
     def _reindex_command(self, before: DoneCommand | None, after: DoneCommand | None) -> None:
         if before is not None:
@@ -197,13 +215,12 @@ class Tables:
             self._counts.pop(name, None)
         if job.status is JobStatus.QUEUED:
             return
-        having = self._by_status.get((job.namespace, job.status))
-        if having is None:
-            having = self._by_status[job.namespace, job.status] = set()
-        if by > 0:
-            having.add(job.job_id)
+        if job.status is JobStatus.RUNNING:
+            _note(self._running, (job.namespace, job.queue), job.job_id, by)
+            if job.limit_key is not None:
+                _note(self._limited, (job.namespace, job.limit_key), job.job_id, by)
         else:
-            having.discard(job.job_id)
+            _note(self._by_status, (job.namespace, job.status), job.job_id, by)
 
     def promote(self, now: Timestamp, limit: int) -> None:
         """Make up to `limit` delayed jobs whose time has come ready."""
@@ -264,6 +281,22 @@ class Tables:
         keys: Iterable[PlaceKey] = found[0] if len(found) == 1 else merge(*found)
         jobs = (self._job(key[3]) for key in keys)
         return jobs if job_types is None else (job for job in jobs if job.job_type in job_types)
+
+    def running(self, namespace: str, queue: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a queue."""
+        return self._running.get((namespace, queue), ())
+
+    def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a namespace that carry a limit key."""
+        return self._limited.get((namespace, limit_key), ())
+
+    def starts(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
+        """Walk the starts of a queue that has a rate, after a time."""
+        return self._starts.walk(namespace, queue, limit_key, after)
+
+    def queued(self, namespace: str, queue: str) -> Sequence[Job]:
+        """Give all QUEUED jobs of a queue, delayed ones too, in order."""
+        return [self._job(key[3]) for key in merge(*self._lanes(namespace, queue))]
 
     def _lanes(self, namespace: str, queue: str) -> list[OrderedSet[PlaceKey]]:
         both = (self._ready.get((namespace, queue)), self._held_back.get((namespace, queue)))
@@ -350,6 +383,9 @@ class Tables:
 
     def _few(self, namespace: str, status: JobStatus) -> Sequence[str] | None:
         """Give the jobs of a status if they are few, else None."""
+        if status is JobStatus.RUNNING:
+            held = [ids for name, ids in self._running.items() if name[0] == namespace]
+            return [job_id for ids in held for job_id in ids] if sum(map(len, held)) <= FEW else None
         if status is not JobStatus.QUEUED:
             having = self._by_status.get((namespace, status), set())
             return list(having) if len(having) <= FEW else None
@@ -392,6 +428,19 @@ def _place_of(orders: dict[N, OrderedSet[K]], name: N) -> OrderedSet[K]:
     if found is None:
         found = orders[name] = OrderedSet()
     return found
+
+
+def _note(sets: dict[N, set[JobId]], name: N, job_id: JobId, by: int) -> None:
+    """Put a job into the set of that name, or take it out."""
+    having = sets.get(name)
+    if by > 0:
+        if having is None:
+            having = sets[name] = set()
+        having.add(job_id)
+    elif having is not None:
+        having.discard(job_id)
+        if not having:
+            del sets[name]
 
 
 def _dues(job: Job) -> Sequence[tuple[Lane, Timestamp]]:

@@ -82,6 +82,31 @@ SELECT {jobs} FROM jobs
 WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_type IN (SELECT value FROM json_each(?))
 ORDER BY rank, position, created_at, job_id;
 
+-- name: running
+-- The running jobs of one queue.
+SELECT job_id FROM jobs WHERE status = 'RUNNING' AND namespace = ? AND queue = ?;
+
+-- name: running_with
+-- The running jobs of a namespace that carry one limit key.
+SELECT job_id FROM jobs WHERE status = 'RUNNING' AND namespace = ? AND limit_key = ?;
+
+-- name: starts
+-- When executions of one queue started after a time, earliest first; a run that was skipped has no token.
+SELECT started_at FROM job_runs
+WHERE namespace = ? AND queue = ? AND started_at > ? AND token IS NOT NULL ORDER BY started_at;
+
+-- name: starts_with
+-- The same, of the jobs that carried one limit key.
+SELECT started_at FROM job_runs
+WHERE namespace = ? AND queue = ? AND limit_key = ? AND started_at > ? AND token IS NOT NULL ORDER BY started_at;
+
+-- name: queued
+-- All queued jobs of one queue, held back or not, in order.
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 0 AND namespace = :namespace AND queue = :queue
+UNION ALL
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND namespace = :namespace AND queue = :queue
+ORDER BY rank, position, created_at, job_id;
+
 -- name: band
 -- All queued jobs of one band, held back or not, in order.
 SELECT {jobs} FROM jobs

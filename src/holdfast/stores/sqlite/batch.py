@@ -11,7 +11,7 @@ be read again.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -295,14 +295,43 @@ class Batch(Lookups):
         jobs = {job.job_id: job for job in found if job is not None and job.retry_of == job_id}.values()
         return sorted(jobs, key=lambda job: (job.created_at, job.job_id))
 
+    def running(self, namespace: str, queue: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a queue; without writing anything, since folds ask for them."""
+        rows = super().running(namespace, queue)
+        return self._with_pending(rows, lambda job: (job.namespace, job.queue) == (namespace, queue))
+
+    def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a namespace that carry a limit key; without writing anything."""
+        rows = super().running_with(namespace, limit_key)
+        return self._with_pending(rows, lambda job: (job.namespace, job.limit_key) == (namespace, limit_key))
+
+    def _with_pending(self, rows: Collection[JobId], wanted: Callable[[Job], bool]) -> Collection[JobId]:
+        """Correct which jobs run by what has not been written yet."""
+        ids = set(rows)
+        for key in self._pending[Job]:
+            job = self._known[Job][key]
+            if job is not None and job.status is JobStatus.RUNNING and wanted(job):
+                ids.add(job.job_id)
+            else:
+                ids.discard(JobId(key))
+        return ids
+
+    def queued(self, namespace: str, queue: str) -> Sequence[Job]:
+        """Give all QUEUED jobs of a queue, in order; without writing anything, since folds ask for them."""
+        rows = self._db.execute(SQL["queued"], {"namespace": namespace, "queue": queue}).fetchall()
+        return self._queued_of(rows, lambda job: (job.namespace, job.queue) == (namespace, queue))
+
     def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
         """Give all QUEUED jobs of one band, in order; without writing anything, since folds ask for them."""
-        wanted = (JobStatus.QUEUED, namespace, queue, rank)
         rows = self._db.execute(SQL["band"], {"namespace": namespace, "queue": queue, "rank": rank}).fetchall()
+        return self._queued_of(rows, lambda job: (job.namespace, job.queue, job.rank) == (namespace, queue, rank))
+
+    def _queued_of(self, rows: Sequence[Row], wanted: Callable[[Job], bool]) -> Sequence[Job]:
+        """Give the QUEUED jobs among these rows and what has not been written yet, in order."""
         found = [self._resolve(JOBS, row) for row in rows]
         found.extend(self._known[Job][key] for key in self._pending[Job])
         jobs = {job.job_id: job for job in found if job is not None}.values()
-        return sorted((job for job in jobs if (job.status, job.namespace, job.queue, job.rank) == wanted), key=place)
+        return sorted((job for job in jobs if job.status is JobStatus.QUEUED and wanted(job)), key=place)
 
     def edge(self, namespace: str, queue: str, rank: int, *, last: bool) -> int | None:
         """Give the lowest or highest position in the band; the highest is remembered, as every enqueue asks for it."""

@@ -6,7 +6,7 @@ Reading only. A batch builds on it: it writes what is pending before a query loo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, takewhile
 from typing import Any, TypeVar, cast
@@ -135,6 +135,26 @@ class Lookups:
         walks = [self._walk(JOBS, sql, (namespace, queue, *last)) for queue in dict.fromkeys(queues)]
         return walks[0] if len(walks) == 1 else merge(*walks, key=place)
 
+    def running(self, namespace: str, queue: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a queue."""
+        return {row[0] for row in self._db.execute(SQL["running"], (namespace, queue))}
+
+    def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a namespace that carry a limit key."""
+        return {row[0] for row in self._db.execute(SQL["running_with"], (namespace, limit_key))}
+
+    def starts(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
+        """Walk the starts of a queue after a time."""
+        if limit_key is None:
+            rows = self._rows(SQL["starts"], (namespace, queue, after))
+        else:
+            rows = self._rows(SQL["starts_with"], (namespace, queue, limit_key, after))
+        return (row[0] for row in rows)
+
+    def queued(self, namespace: str, queue: str) -> Sequence[Job]:
+        """Give all QUEUED jobs of a queue, delayed ones too, in order."""
+        return list(self._walk(JOBS, SQL["queued"], {"namespace": namespace, "queue": queue}))
+
     def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:
         """Give all QUEUED jobs of one band, delayed ones too, in order."""
         return list(self._walk(JOBS, SQL["band"], {"namespace": namespace, "queue": queue, "rank": rank}))
@@ -216,13 +236,17 @@ class Lookups:
         return [QueueCount(namespace, queue, JobStatus(status), count) for namespace, queue, status, count in rows]
 
     def _walk(self, table: Table, sql: str, values: Values) -> Iterator[Any]:
-        """Give the records of a query one by one; what is not asked for is not read."""
+        """Give the records of a query one by one."""
+        for row in self._rows(sql, values):
+            yield self._resolve(table, row)
+
+    def _rows(self, sql: str, values: Values) -> Iterator[Row]:
+        """Give the rows of a query one by one; what is not asked for is not read."""
         self._settle()
         cursor = self._db.execute(sql, values)
         self._walks.add(cursor)
         try:
-            for row in cursor:
-                yield self._resolve(table, row)
+            yield from cursor
         finally:
             self._walks.discard(cursor)
             cursor.close()

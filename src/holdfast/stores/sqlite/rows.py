@@ -151,15 +151,31 @@ def _summed(*fields: Any) -> Row:
     return (*fields, sum_of(fields))
 
 
+def _float(number: float | None) -> float | None:
+    """Write a number as its column gives it back: 10 and 10.0 are equal, but not their sums."""
+    return None if number is None else float(number)
+
+
 def queue_row(queue: Queue) -> Row:
     """Write a queue's settings: its fields, its sum."""
-    return _summed(queue.namespace, queue.name, int(queue.paused), queue.pause_reason)
+    return _summed(
+        queue.namespace,
+        queue.name,
+        int(queue.paused),
+        queue.pause_reason,
+        queue.max_running,
+        queue.rate_count,
+        _float(queue.rate_period_s),
+        queue.rate_scope,
+        _float(queue.aging_s),
+        str(queue.retention, "utf-8"),
+    )
 
 
 def queue_of(row: Row) -> Queue:
     """Read a queue's settings from its fields."""
-    namespace, name, paused, reason = row
-    return Queue(namespace, name, paused != 0, reason)
+    namespace, name, paused, reason, running, count, period, scope, aging, retention = row
+    return Queue(namespace, name, paused != 0, reason, running, count, period, scope, aging, msgspec.Raw(retention))
 
 
 def held_key_row(held: HeldKey) -> Row:

@@ -25,18 +25,30 @@ from holdfast.errors import (
     StoreReadOnly,
     TooNew,
 )
+from holdfast.model.records import Queue
 from holdfast.points import reach
 from holdfast.stores.sqlite.connections import begin_immediate, connect, translated
-from holdfast.stores.sqlite.rows import Meta
-from holdfast.stores.sqlite.statements import SQL, read_sql
+from holdfast.stores.sqlite.rows import Meta, queue_row
+from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
 #: Marks a database as ours ("Hold").
 APPLICATION_ID = 0x486F_6C64
-VERSION = 1
+VERSION = 2
 
 Migration = Callable[[sqlite3.Connection], None]
+
+
+def _to_2(db: sqlite3.Connection) -> None:
+    """Give queues their limits, and the store its places beside the records."""
+    for statement in split(read_sql("sqlite-v2.sql")):
+        db.execute(statement)
+    for namespace, name, paused, reason in db.execute("SELECT namespace, name, paused, pause_reason FROM queues_v1"):
+        db.execute(SQL["save_queue"], queue_row(Queue(namespace, name, paused != 0, reason)))
+    db.execute("DROP TABLE queues_v1")
+
+
 #: Version → the step that leads from it to the next.
-MIGRATIONS: Mapping[int, Migration] = {}
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2}
 
 
 def make_if_missing(path: str) -> None:
@@ -85,7 +97,8 @@ def _build(draft: str) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            db.executescript(f"BEGIN; {read_sql('sqlite-v1.sql')}")
+            db.execute("BEGIN")
+            lay_out(db)
             db.execute(SQL["save_meta"], Meta(secrets.token_hex(16), None, 0, None, 0, "", 0, 0, 0).row())
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {VERSION}")
@@ -103,6 +116,14 @@ def _build(draft: str) -> None:
     _sync(Path(draft))
 
 
+def lay_out(db: sqlite3.Connection) -> None:
+    """Make all tables in an empty database. It takes the steps of an old one, so that the two cannot differ."""
+    for statement in split(read_sql("sqlite-v1.sql")):
+        db.execute(statement)
+    for step in MIGRATIONS.values():
+        step(db)
+
+
 def _size(path: str) -> int:
     try:
         return os.stat(path).st_size  # noqa: PTH116 - the path may be bytes that are no text
@@ -118,7 +139,7 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-def demand_ours(path: str) -> None:
+def demand_ours(path: str, *, readonly: bool = False) -> None:
     """Refuse whatever is not a Holdfast database this version can read. Changes nothing."""
     try:
         found_there = os.stat(path)  # noqa: PTH116 - the path may be bytes that are no text
@@ -155,6 +176,15 @@ def demand_ours(path: str) -> None:
             file=path,
         )
     demand_readable(path, found, VERSION)
+    if readonly and found < VERSION:
+        raise StoreReadOnly(
+            f"{path}: the schema has version {found}, this program reads {VERSION}, and opening for reading migrates "
+            "nothing. Nothing was changed.",
+            hint=f"Open it for writing once: start a worker, or run `holdfast store snapshot sqlite:{path}`.",
+            found=found,
+            supported=VERSION,
+            file=path,
+        )
 
 
 def demand_readable(path: str, found: int, supported: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from importlib import resources
 
 from holdfast.model.records import TABLES
@@ -41,6 +42,18 @@ def blocks(text: str) -> dict[str, str]:
         found = {
             name: body.replace(f"{{{table}}}", names).replace(f"{{{table}?}}", places) for name, body in found.items()
         }
+    return found
+
+
+def split(script: str) -> list[str]:
+    """Split a script into its statements; `executescript` would end the transaction it is called in."""
+    found: list[str] = []
+    text = ""
+    for line in script.splitlines(keepends=True):
+        text += line
+        if sqlite3.complete_statement(text):
+            found.append(text.strip())
+            text = ""
     return found
 
 

@@ -123,7 +123,7 @@ class SqliteStore:
             )
         if not readonly:
             make_if_missing(place)
-        demand_ours(place)
+        demand_ours(place, readonly=readonly)
         if readonly:
             return cls(place, None, patience_s, clock)
         writer = open_writer(place)
