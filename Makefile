@@ -15,8 +15,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]' -c constraints.txt
 	@touch $@
 
-demo: $(STAMP) ## run jobs on the embedded store and survive a crash
-	@$(BIN)/python examples/crash_demo/demo.py
+demo: $(STAMP) ## kill a worker in the middle of its jobs, and count what is left
+	@$(BIN)/holdfast demo
 
 test: $(STAMP) ## run the whole suite
 	$(BIN)/python -m pytest

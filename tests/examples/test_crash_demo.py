@@ -1,17 +1,18 @@
-"""The demo that kills its own worker, run as users run it."""
+"""The example that kills its own worker, run as users run it."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 
-DEMO = Path(__file__).parents[2] / "examples" / "crash_demo" / "demo.py"
+def test_a_job_that_killed_its_worker_is_run_again_and_all_are_done(example):
+    head, *jobs = example("crash_demo")()
+    assert head.startswith("the first worker ended by signal 9; ")
+    assert len(jobs) == 6
+    assert all(line.startswith(f"COMPLETED picture {number}, run ") for number, line in enumerate(jobs))
+    assert jobs[3].endswith("run 2 ['LOST', 'COMPLETED']")
+    assert jobs[5].endswith("run 1 ['COMPLETED']")
 
 
-def test_the_demo_survives_its_crash_and_counts_everything(tmp_path):
-    url = f"sqlite:{tmp_path / 'jobs.db'}"
-    told = subprocess.run([sys.executable, DEMO, url], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "acknowledged 300, completed 300, missing 0" in told.stdout
-    assert "store check: well" in told.stdout
+def test_what_was_reported_before_the_crash_is_not_run_again(example):
+    head, *jobs = example("crash_demo")()
+    done = int(head.partition("; ")[2].split()[0])
+    assert all(line.endswith("run 1 ['COMPLETED']") for line in jobs[:done])

@@ -1,0 +1,100 @@
+"""What the demo's workers run: a picture in four sizes, with progress, and a line in a file beside the store.
+
+Each execution writes that it began and that it ended, synced before it goes on. The store does not know of that file,
+so the two can be held against each other. Run as a program it is one worker, which leaves when its standard input ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import zlib
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from holdfast.app.holdfast import Holdfast
+from holdfast.app.tasks import Task
+from holdfast.model.ids import JobId, RunId
+
+#: Edges of the small pictures, in pixels.
+SIZES = (32, 64, 96, 128)
+#: Seconds that a size takes beside the arithmetic, as reading and writing real files would.
+PAUSE_S = 0.06
+#: Jobs a worker runs at a time.
+SLOTS = 4
+
+
+class Said(StrEnum):
+    """What an execution says of itself."""
+
+    BEGAN = "began"
+    ENDED = "ended"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of the record."""
+
+    said: Said
+    job_id: JobId
+    run_id: RunId
+
+
+def note(record: Path, line: Line) -> None:
+    """Append a line; it is on the disk when this returns."""
+    file = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, msgspec.json.encode(line) + b"\n")  # one write: lines of many processes do not mix
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def drawn(picture: int, size: int) -> bytes:
+    """Draw a picture of that edge, in shades of grey."""
+    return bytes((picture * x * y // size) & 0xFF for y in range(size) for x in range(size))
+
+
+def expected(picture: int) -> list[int]:
+    """Give what the task must answer for this picture."""
+    return [zlib.crc32(drawn(picture, size)) for size in SIZES]
+
+
+def application(url: str, namespace: str, record: Path) -> tuple[Holdfast, Task[[int], list[int]]]:
+    """Make the demo's application on a store."""
+    hf = Holdfast(url, namespace=namespace)
+
+    @hf.task(name="thumbnail", lease=1)
+    def thumbnail(picture: int) -> list[int]:
+        run = hf.current
+        note(record, Line(Said.BEGAN, run.job_id, run.run_id))
+        sums = []
+        for done, size in enumerate(SIZES, 1):
+            sums.append(zlib.crc32(drawn(picture, size)))
+            run.wait_cancelled(PAUSE_S)
+            run.progress(done, len(SIZES), f"{size} pixels")
+        note(record, Line(Said.ENDED, run.job_id, run.run_id))
+        return sums
+
+    return hf, thumbnail
+
+
+def main(url: str, namespace: str, record: str) -> None:
+    """Work until told to stop, or until whoever started this process is gone."""
+    hf, _ = application(url, namespace, Path(record))
+    worker = hf.worker(concurrency=SLOTS)
+
+    def follow() -> None:
+        sys.stdin.read()
+        worker.stop()
+
+    threading.Thread(target=follow, name="lifeline", daemon=True).start()
+    print(worker.worker_id, flush=True)
+    worker.run()
+    hf.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
