@@ -34,7 +34,7 @@ class Timekeeper:
     """Reads one clock for one engine, and notices its steps."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._wall = clock.now()
         self._monotonic = clock.monotonic()
@@ -44,7 +44,7 @@ class Timekeeper:
     def read(self) -> Reading:
         """Look at the clock."""
         with self._lock:
-            wall, monotonic = self._clock.now(), self._clock.monotonic()
+            wall, monotonic = self.clock.now(), self.clock.monotonic()
             expected = self._wall + timedelta(seconds=monotonic - self._monotonic)
             ahead_s = (wall - expected).total_seconds()
             jumped_from: Timestamp | None = None

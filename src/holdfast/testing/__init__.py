@@ -1,4 +1,4 @@
-"""What users and we test with: a clock that is set by hand, a file system and a SQLite that crash on request.
+"""What users and we test with: jobs run by hand or at once, a clock that is set by hand, crashes on request.
 
 Names are loaded when first asked for, so that importing one tool does not pay for the others.
 """
@@ -10,16 +10,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
+    from holdfast.testing.jobs import assert_enqueued, drain, enqueued, inline, use
+    from holdfast.testing.killing import killed_at
     from holdfast.testing.simfs import SimCrash, SimFS
     from holdfast.testing.simvfs import SimVfs
 
-__all__ = ["ManualClock", "SimCrash", "SimFS", "SimVfs"]
+__all__ = [
+    "ManualClock",
+    "SimCrash",
+    "SimFS",
+    "SimVfs",
+    "assert_enqueued",
+    "drain",
+    "enqueued",
+    "inline",
+    "killed_at",
+    "use",
+]
 
 _HOMES = {
     "ManualClock": "holdfast.testing.clock",
     "SimCrash": "holdfast.testing.simfs",
     "SimFS": "holdfast.testing.simfs",
     "SimVfs": "holdfast.testing.simvfs",
+    "assert_enqueued": "holdfast.testing.jobs",
+    "drain": "holdfast.testing.jobs",
+    "enqueued": "holdfast.testing.jobs",
+    "inline": "holdfast.testing.jobs",
+    "killed_at": "holdfast.testing.killing",
+    "use": "holdfast.testing.jobs",
 }
 
 

@@ -1,0 +1,170 @@
+"""Testing code that enqueues: on a store of the test's own, run at once or when the test says so, and looked at.
+
+`use` puts another store under an application, `inline` runs jobs where they are enqueued, `drain` runs what is due, by
+hand, and `assert_enqueued` looks for a call. All of it goes through the real rules and the worker's own code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from holdfast.app.jobs import Job
+from holdfast.clock import Clock
+from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import recover
+from holdfast.errors import InvalidOperation
+from holdfast.model.commands import Command, Enqueue, Retry
+from holdfast.model.jobs import Job as Record
+from holdfast.model.jobs import Run
+from holdfast.model.outcomes import Outcome
+from holdfast.model.times import moment
+from holdfast.stores.opening import open_store
+from holdfast.stores.protocol import JobQuery, Store
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.here import MOST, Here, next_time
+
+if TYPE_CHECKING:
+    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.tasks import Task
+
+R = TypeVar("R")
+
+#: Handlers that enqueue within handlers, before the rest waits for the outer ones to end.
+DEEPEST = 20
+
+
+@contextmanager
+def use(app: Holdfast, url: str = "memory:", *, clock: Clock | None = None) -> Iterator[Holdfast]:
+    """Put another store under an application inside the block; its own is neither opened nor touched.
+
+    >>> with use(hf, clock=ManualClock()):  # doctest: +SKIP
+    ...     send.enqueue("a@example.com")
+    """
+    engine = Engine(open_store(url, clock=clock), clock=clock)
+    try:
+        recover(engine)
+        with app.lend(engine):
+            yield app
+    finally:
+        engine.close()
+
+
+@contextmanager
+def inline(app: Holdfast) -> Iterator[Holdfast]:
+    """Run jobs where they are enqueued, in that thread, before `enqueue` returns.
+
+    Everything is recorded as a worker would. What is not due, a delay or the backoff after a failure, stays QUEUED;
+    `drain` runs it later. A handler that enqueues sees those jobs ended, too.
+    """
+    with app.lend(_InlineEngine(app, app.engine.store, app.engine.time.clock)):
+        yield app
+
+
+def drain(
+    app: Holdfast,
+    *,
+    until: Literal["due", "empty"] = "due",
+    queues: Sequence[str] | None = None,
+    most: int = MOST,
+) -> list[Run]:
+    """Run everything that is due, in order, in this thread; give the runs, as they were recorded.
+
+    With `until="empty"` the application's manual clock is moved on to each delay, backoff and lapsing lease, until
+    nothing is left that time would bring. Raises AssertionError after `most` runs.
+    """
+    worker = Here(app, queues, most)
+    worker.work()
+    if until == "empty":
+        clock = app.engine.time.clock
+        if not isinstance(clock, ManualClock):
+            raise InvalidOperation(
+                "time can be moved on a manual clock only; nothing more was run.",
+                hint='Give it one: use(hf, "memory:", clock=ManualClock()).',
+            )
+        last = None
+        while (when := next_time(app.engine)) is not None:
+            ahead = (moment(when) - clock.now()).total_seconds()
+            if ahead <= 0 and when == last:
+                break  # it is due, and no work of ours: a paused queue, say
+            clock.advance(max(0.0, ahead))
+            worker.work()
+            last = when
+    return worker.runs()
+
+
+def enqueued(task: Task[..., R]) -> list[Job[R]]:
+    """List the jobs of a task, whatever became of them, oldest first."""
+    return [Job(app_of(task), record.job_id) for record in _records(task)]
+
+
+def assert_enqueued(task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]:
+    """Assert that a job of this task was made with these arguments, and give the newest one.
+
+    Arguments that are not named may have any value, and so may those given as `unittest.mock.ANY`.
+
+    >>> assert_enqueued(send, "a@example.com").refresh().queue  # doctest: +SKIP
+    'mail'
+    """
+    __tracebackhide__ = True
+    signature = inspect.signature(task)
+    wanted = signature.bind_partial(*args, **kwargs).arguments
+    records = _records(task)
+    for record in reversed(records):
+        given = _arguments(task, signature, record)
+        if all(name in given and value == given[name] for name, value in wanted.items()):
+            return Job(app_of(task), record.job_id)
+    calls = "".join(f"\n  {_call(task, _arguments(task, signature, record))}" for record in records)
+    raise AssertionError(f"{_call(task, wanted)} was not enqueued. Jobs of this task: {calls or 'none'}")
+
+
+def app_of(task: Task[..., Any]) -> Holdfast:
+    """Give the application a task belongs to."""
+    return task._app  # noqa: SLF001 - a task shows its user no app; tests of ours and of theirs need it
+
+
+def _records(task: Task[..., Any]) -> list[Record]:
+    app = app_of(task)
+    with app.engine.read() as view:
+        found = view.jobs(JobQuery(namespace=app.namespace, job_type=task.name, limit=MOST))
+    # A clock that stands gives many jobs one time; their places in the queue tell them apart.
+    return sorted(found, key=lambda record: (record.created_at, record.position))
+
+
+def _arguments(task: Task[..., Any], signature: inspect.Signature, record: Record) -> dict[str, Any]:
+    args, kwargs = task.spec.codec.unpack(record.params)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _call(task: Task[..., Any], arguments: dict[str, Any]) -> str:
+    return f"{task.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+class _InlineEngine(Engine):
+    """An engine on the same store whose callers run what they have enqueued before they get their answer."""
+
+    def __init__(self, app: Holdfast, store: Store, clock: Clock) -> None:
+        super().__init__(store, clock=clock)
+        self._app = app
+        self._depth = 0
+        self._counting = threading.Lock()
+
+    def submit_many(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Decide, then work if there may be new work."""
+        outcomes = super().submit_many(commands)
+        if any(isinstance(command, Enqueue | Retry) for command in commands):
+            with self._counting:
+                self._depth += 1
+                deep = self._depth > DEEPEST
+            try:
+                if not deep:  # else the outer ones run it: a chain of jobs may be longer than Python's stack
+                    Here(self._app).work()
+            finally:
+                with self._counting:
+                    self._depth -= 1
+        return outcomes
