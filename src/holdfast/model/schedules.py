@@ -1,0 +1,79 @@
+"""Schedules: when a job is to be made again and again. A record only: what is due is worked out in `rules`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from holdfast.model.payloads import NULL
+from holdfast.model.times import Timestamp
+
+
+class CatchUp(StrEnum):
+    """What becomes of fires that nobody was there for."""
+
+    #: They are counted.
+    NONE = "none"
+    #: The newest of them makes a job, the others are counted.
+    LATEST = "latest"
+    #: Each within the window makes a job.
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What becomes of a fire while a job of the schedule is QUEUED or RUNNING."""
+
+    #: Its job is made and skipped at once.
+    SKIP = "skip"
+    #: Its job waits until no other job of the schedule runs.
+    QUEUE = "queue"
+    #: Nothing special.
+    ALLOW = "allow"
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A wish for jobs at certain times. One of the three targets and one of the three kinds of time is set."""
+
+    schedule_id: str
+    name: str
+    created_at: Timestamp
+    namespace: str = ""
+    #: The three targets.
+    template_id: str | None = None
+    job_type: str | None = None
+    workflow: str | None = None
+    #: The three kinds of time.
+    cron_expression: str | None = None
+    interval_s: float | None = None
+    run_at: Timestamp | None = None
+    timezone: str = "UTC"
+    enabled: bool = True
+    pause_reason: str | None = None
+    #: JSON object laid over the target's own parameters; NULL for none.
+    param_overrides: msgspec.Raw = NULL
+    priority: int | None = None
+    queue: str | None = None
+    catch_up: CatchUp = CatchUp.LATEST
+    #: How far back missed fires are made up for, in seconds. None: a day for `all`, without limit for `latest`.
+    catch_up_window_s: float | None = None
+    #: A fire this many seconds late is still on time.
+    grace_s: float = 60.0
+    overlap: Overlap = Overlap.SKIP
+    #: Each fire is put off by a random part of this many seconds.
+    jitter_s: float = 0.0
+    #: Fires lie in [start_at, end_at).
+    start_at: Timestamp | None = None
+    end_at: Timestamp | None = None
+    #: Nominal times; the trigger is the nominal time with its jitter.
+    last_fire_at: Timestamp | None = None
+    next_fire_at: Timestamp | None = None
+    last_triggered_at: Timestamp | None = None
+    next_trigger_at: Timestamp | None = None
+    fires: int = 0
+    missed: int = 0
+    #: Declared in the application's code, or made by a call.
+    source: Literal["code", "api"] = "api"
+    version: int = 1
+    updated_at: Timestamp | None = None

@@ -1,0 +1,147 @@
+"""The timetable of a schedule: its nominal fires, the next one with its jitter, and what to do about those that passed.
+
+One decision covers a whole outage, so that a machine that wakes up makes as many jobs as the policy says, never a
+burst. Fires of one schedule only grow: none happens twice, whatever the clock does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain, takewhile
+from typing import NamedTuple
+
+from holdfast.model.schedules import CatchUp, Schedule
+from holdfast.model.times import FIRST, Timestamp, later, moment, seconds_between, stamp
+from holdfast.rules.cron import Every, parse_cron
+from holdfast.rules.fires import fires_after, parse_zone
+
+#: Missed fires made up for in one commit.
+AT_ONCE = 100
+#: How far back `all` looks unless it is told, in seconds.
+WINDOW_S = 86_400.0
+
+
+class Planned(NamedTuple):
+    """The next fire: its nominal time, and that time with its jitter. Both None when there is none any more."""
+
+    fire_at: Timestamp | None
+    trigger_at: Timestamp | None
+
+
+class Round(NamedTuple):
+    """What one decision does about the fires that are due."""
+
+    #: Nominal times that make a job, oldest first.
+    fires: tuple[Timestamp, ...]
+    #: How many passed without.
+    missed: int
+    #: The last nominal time that is dealt with; the next fire lies after it.
+    until: Timestamp
+
+
+def nominal(schedule: Schedule, after: Timestamp) -> Iterator[Timestamp]:
+    """Walk the nominal fires later than `after`, within [start_at, end_at), in order."""
+    found = _times(schedule, after)
+    end = schedule.end_at
+    return found if end is None else takewhile(lambda at: at < end, found)
+
+
+def _times(schedule: Schedule, after: Timestamp) -> Iterator[Timestamp]:
+    if schedule.run_at is not None:
+        return iter([schedule.run_at] if schedule.run_at > after else [])
+    if schedule.interval_s is not None:
+        return _steps(schedule, schedule.interval_s, after)
+    assert schedule.cron_expression is not None
+    cron = parse_cron(schedule.cron_expression)
+    if isinstance(cron, Every):
+        return _steps(schedule, cron.seconds, after)
+    if schedule.start_at is not None and schedule.start_at > after:
+        after = later(schedule.start_at, -1e-6)  # at start_at itself, if that fits
+    return (stamp(at) for at in fires_after(cron, parse_zone(schedule.timezone), moment(after)))
+
+
+def _steps(schedule: Schedule, interval_s: float, after: Timestamp) -> Iterator[Timestamp]:
+    """Walk anchor + k · interval: from start_at itself, or from one interval after the creation."""
+    anchor = moment(schedule.start_at or schedule.created_at)
+    step = timedelta(seconds=interval_s)
+    number = max(0 if schedule.start_at is not None else 1, (moment(after) - anchor) // step + 1)
+    while True:
+        try:
+            yield stamp(anchor + number * step)
+        except OverflowError:  # the calendar ends
+            return
+        number += 1
+
+
+def plan(schedule: Schedule, after: Timestamp, chance: float) -> Planned:
+    """Give the next fire later than `after`, put off by its jitter; `chance` in [0, 1) decides by how much."""
+    times = nominal(schedule, after)
+    fire_at = next(times, None)
+    if fire_at is None:
+        return Planned(None, None)
+    most = schedule.jitter_s
+    if most:
+        following = next(times, None)
+        if following is not None:
+            most = min(most, seconds_between(fire_at, following) / 2)
+    return Planned(fire_at, later(fire_at, most * chance) if most else fire_at)
+
+
+def due(schedule: Schedule, now: Timestamp) -> Round | None:
+    """Say what is to be done at `now`, or None if nothing is due."""
+    fire_at, trigger_at = schedule.next_fire_at, schedule.next_trigger_at
+    if not schedule.enabled or fire_at is None or trigger_at is None or trigger_at > now:
+        return None
+    if seconds_between(trigger_at, now) <= schedule.grace_s:
+        return Round((fire_at,), 0, fire_at)
+    on_time = later(now, -schedule.grace_s)
+    oldest = _oldest(schedule, now)
+    fires: list[Timestamp] = []
+    missed, until = 0, fire_at
+    for at in chain([fire_at], takewhile(lambda at: at < on_time, nominal(schedule, fire_at))):
+        if schedule.catch_up is not CatchUp.ALL or at < oldest:
+            missed += 1
+        elif len(fires) < AT_ONCE:
+            fires.append(at)
+        else:
+            break  # the rest is due again at once
+        until = at
+    if schedule.catch_up is CatchUp.LATEST and until >= oldest:
+        fires.append(until)
+        missed -= 1
+    return Round(tuple(fires), missed, until)
+
+
+def _oldest(schedule: Schedule, now: Timestamp) -> Timestamp:
+    """Give the oldest time that is made up for."""
+    window_s = schedule.catch_up_window_s
+    if window_s is None and schedule.catch_up is CatchUp.ALL:
+        window_s = WINDOW_S
+    return FIRST if window_s is None else later(now, -window_s)
+
+
+def after_a_pause(schedule: Schedule, now: Timestamp) -> Timestamp:
+    """Give the time from which on fires count again: what passed while paused is not missed, and none comes twice."""
+    last = schedule.last_fire_at
+    return now if last is None or last < now else last
+
+
+def local_note(schedule: Schedule, fire_at: Timestamp) -> tuple[datetime, str]:
+    """Give a fire's local time, and what is odd about it, for people."""
+    at = moment(fire_at)
+    zone = parse_zone(schedule.timezone)
+    local = at.astimezone(zone)
+    before, after = (at - _MINUTE).astimezone(zone), local
+    jump = (after.replace(tzinfo=None) - before.replace(tzinfo=None)) - _MINUTE
+    if jump > timedelta() and schedule.cron_expression is not None:
+        return local, f"{_clock(before + _MINUTE)} to {_clock(after)} does not exist on this day"
+    twice = local.replace(fold=1 - local.fold).astimezone(UTC) != at
+    return local, f"{_clock(local)} occurs twice on this day" if twice else ""
+
+
+_MINUTE = timedelta(minutes=1)
+
+
+def _clock(local: datetime) -> str:
+    return f"{local:%H:%M}"
