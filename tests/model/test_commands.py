@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from holdfast.model import commands as c
-from holdfast.model.events import JobChanges
+from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 
 RAW = msgspec.Raw(b'{"a":1}')
@@ -44,6 +44,7 @@ EVERY = [
     c.Retry(job_id="j", new_job_id="k", params=RAW, priority=0),
     c.PauseQueue(queue="q", reason="r"),
     c.ResumeQueue(queue="q"),
+    c.SetQueue(queue="q", changes=QueueChanges(max_running=None, rate_count=1, rate_period_s=0.5, rate_scope="key")),
     c.PauseDispatch(reason="r"),
     c.ResumeDispatch(),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),

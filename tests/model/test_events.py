@@ -29,6 +29,7 @@ EVERY = [
     ev.JobPruned(job_id="j"),
     ev.QueuePaused(namespace="", queue="q", reason="r"),
     ev.QueueResumed(namespace="", queue="q"),
+    ev.QueueSet(namespace="", queue="q", changes=ev.QueueChanges(max_running=None, rate_scope="key", aging_s=0.5)),
     ev.QueueNormalized(namespace="", queue="q", rank=0),
     ev.DispatchPaused(reason="r"),
     ev.DispatchResumed(),

@@ -7,7 +7,7 @@ import pytest
 from world import World, content, new, replay
 
 from holdfast.model import commands as c
-from holdfast.model.events import JobChanges
+from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.outcomes import Refusal, Reported
 
 # A cell says what the command does to the job in that state.
@@ -38,6 +38,7 @@ update          | QUEUED      | QUEUED      | QUEUED      | not_so      | not_so
 update params   | QUEUED      | not_so      | not_so      | not_so      | not_so      | not_so
 move            | QUEUED      | QUEUED      | QUEUED      | not_so      | not_so      | not_so
 normalize       | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNING     | RUNNING
+set queue       | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNING     | RUNNING
 retry           | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
 pause queue     | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNING     | RUNNING
 resume queue    | =           | =           | =           | =           | =           | =
@@ -66,6 +67,7 @@ update          | not_so      | not_so      | not_so      | not_so      | not_so
 update params   | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
 move            | not_so      | not_so      | not_so      | not_so      | not_so      | not_so      | not_so
 normalize       | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
+set queue       | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
 retry           | not_so      | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
 pause queue     | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCELLED   | CANCELLED   | CANCELLED
 resume queue    | =           | =           | =           | =           | =           | =           | =
@@ -173,6 +175,8 @@ def order(name, token, cmd=""):
             return c.Move(job_id="j", before="other", cmd=cmd)
         case "normalize":
             return c.Normalize(queue="default", cmd=cmd)
+        case "set queue":
+            return c.SetQueue(queue="default", changes=QueueChanges(max_running=1, aging_s=60), cmd=cmd)
         case "retry":
             return c.Retry(job_id="j", new_job_id="j2", cmd=cmd)
         case "pause queue":
@@ -246,8 +250,8 @@ def test_a_token_of_another_job_is_unknown(name):
 # Where each command has an effect, and so could have it twice.
 EFFECT = {
     "enqueue": "QUEUED", "lease": "QUEUED", "cancel force": "RUNNING", "cancel": "QUEUED", "bury": "QUEUED",
-    "update": "QUEUED", "update params": "QUEUED", "move": "QUEUED", "normalize": "QUEUED", "retry": "FAILED",
-    "pause queue": "QUEUED", "pause dispatch": "QUEUED", "extend": "RUNNING", "complete": "RUNNING",
+    "update": "QUEUED", "update params": "QUEUED", "move": "QUEUED", "normalize": "QUEUED", "set queue": "QUEUED",
+    "retry": "FAILED", "pause queue": "QUEUED", "pause dispatch": "QUEUED", "extend": "RUNNING", "complete": "RUNNING",
     "fail": "RUNNING", "fail fatal": "RUNNING", "snooze": "RUNNING", "give up": "RUNNING", "release": "RUNNING",
     "expire": "LAPSED", "end sessions": "RUNNING", "prune": "COMPLETED",
 }  # fmt: skip
@@ -272,6 +276,7 @@ EDITS = [
     "update params",
     "move",
     "normalize",
+    "set queue",
     "pause queue",
     "pause dispatch",
 ]

@@ -299,6 +299,8 @@ def happy():
     world.do(c.PauseDispatch(reason="lunch"))
     world.do(c.ResumeDispatch())
     world.do(c.Normalize(queue="default"))
+    world.do(c.SetQueue(queue="default", changes=ev.QueueChanges(max_running=9, aging_s=60)))
+    world.do(c.SetQueue(queue="default", changes=ev.QueueChanges(rate_count=99, rate_period_s=1)))
     grants = world.lease(4, cmd="l", session_id="s")
     world.wait(10)
     for grant in grants:

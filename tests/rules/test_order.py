@@ -4,6 +4,7 @@ import msgspec
 from world import START, World
 
 from holdfast.model.jobs import Job, Run
+from holdfast.model.records import Queue
 from holdfast.model.times import later
 from holdfast.rules.order import back, place, rank_of, run_place
 
@@ -28,7 +29,17 @@ def test_each_field_decides_only_where_those_before_it_are_equal():
 
 
 def test_a_higher_priority_has_a_lower_rank():
-    assert sorted([0, 100, -100, 1], key=rank_of) == [100, 1, 0, -100]
+    assert sorted([0, 100, -100, 1], key=lambda priority: rank_of(priority, START, None)) == [100, 1, 0, -100]
+    assert rank_of(5, START, Queue("", "q", paused=True)) == -5
+
+
+def test_with_aging_each_step_of_waiting_is_worth_a_step_of_priority():
+    queue = Queue("", "q", aging_s=60)
+    first = rank_of(0, START, queue)
+    assert [rank_of(0, later(START, s), queue) - first for s in (0, 59.999999, 60, 119, 120)] == [0, 0, 1, 1, 2]
+    assert rank_of(0, START, queue) == rank_of(2, later(START, 120), queue)
+    assert rank_of(3, later(START, 120), queue) < rank_of(0, START, queue) < rank_of(1, later(START, 120), queue)
+    assert rank_of(0, START, queue) < rank_of(0, START, Queue("", "q", aging_s=0.5))
 
 
 def test_the_back_of_an_empty_band_is_a_hundred():

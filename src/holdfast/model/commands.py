@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.model.events import JobChanges
+from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.payloads import NULL
@@ -215,6 +215,14 @@ class ResumeQueue(Order, frozen=True, kw_only=True, tag="resume_queue"):
     namespace: str = ""
 
 
+class SetQueue(Order, frozen=True, kw_only=True, tag="set_queue"):
+    """Change the limits of a queue; what is not named stays."""
+
+    queue: str
+    changes: QueueChanges
+    namespace: str = ""
+
+
 class PauseDispatch(Order, frozen=True, kw_only=True, tag="pause_dispatch"):
     """Stop leasing altogether."""
 
@@ -291,6 +299,7 @@ Command = (
     | Retry
     | PauseQueue
     | ResumeQueue
+    | SetQueue
     | PauseDispatch
     | ResumeDispatch
     | Expire

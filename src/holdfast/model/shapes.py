@@ -85,7 +85,7 @@ def _inside(hint: Any) -> Check | None:
     for part in _parts(hint):
         origin, inner = get_origin(part), get_args(part)
         if origin is Literal:
-            return lambda value: None if value is None or value in inner else ""
+            return lambda value: None if value is None or value is msgspec.UNSET or value in inner else ""
         if origin is dict:
             return _in_pairs
         if origin is tuple:

@@ -50,6 +50,11 @@ def milliseconds(when: Timestamp) -> int:
     return (moment(when) - _EPOCH) // timedelta(milliseconds=1)
 
 
+def microseconds(when: Timestamp) -> int:
+    """Give the microseconds since 1970."""
+    return (moment(when) - _EPOCH) // timedelta(microseconds=1)
+
+
 def parse_timestamp(text: str, field: str) -> Timestamp:
     """Accept any RFC 3339 time that names its offset, and write it in the house format.
 

@@ -29,6 +29,7 @@ from holdfast.model.commands import (
     ResumeDispatch,
     ResumeQueue,
     Retry,
+    SetQueue,
     Snooze,
     Update,
 )
@@ -39,6 +40,7 @@ from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
+from holdfast.rules.limits import decide_set_queue
 from holdfast.rules.repeats import remember, seen_before
 from holdfast.rules.retention import decide_prune
 from holdfast.rules.retry import decide_retry
@@ -47,7 +49,7 @@ from holdfast.rules.state import State
 from holdfast.rules.values import problem_with
 
 #: Commands whose effect cannot be found again by an id they make.
-Edit = Bury | Cancel | Move | Normalize | PauseDispatch | PauseQueue | ResumeDispatch | ResumeQueue | Update
+Edit = Bury | Cancel | Move | Normalize | PauseDispatch | PauseQueue | ResumeDispatch | ResumeQueue | SetQueue | Update
 
 
 def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
@@ -102,6 +104,8 @@ def _edit(state: State, command: Edit) -> Decision:
             return edits.decide_normalize(state, command)
         case PauseQueue() | ResumeQueue():
             return edits.decide_pause(state, command)
+        case SetQueue():
+            return decide_set_queue(state, command)
         case PauseDispatch() | ResumeDispatch():
             return edits.decide_dispatch(state, command)
         case _:

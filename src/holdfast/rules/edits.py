@@ -107,7 +107,7 @@ def decide_update(state: State, command: Update) -> Decision:
         )
     queue = changes.queue if isinstance(changes.queue, str) else job.queue
     priority = changes.priority if isinstance(changes.priority, int) else job.priority
-    rank = rank_of(priority)
+    rank = rank_of(priority, job.created_at, state.get(Queue, pair(job.namespace, queue)))
     moves = (queue, rank) != (job.queue, job.rank)
     if queue != job.queue and job.key is not None and job.key_scope is KeyScope.QUEUE:
         return deny(

@@ -10,7 +10,7 @@ from holdfast.model.events import Event, JobChanges, JobCreated, JobUpdated
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Enqueued, Refusal, Submitted, refuse
-from holdfast.model.records import Key, pair
+from holdfast.model.records import Key, Queue, pair
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.keys import holder, unique_key
@@ -34,6 +34,13 @@ class _Drafts:
         #: An answer names the holder of a key instead of the job that was asked for.
         self.met_holder = False
         self._backs: dict[tuple[str, str, int], int] = {}
+        self._queues: dict[Key, Queue | None] = {}
+
+    def rank(self, priority: int, queued_at: Timestamp, namespace: str, queue: str) -> int:
+        name = pair(namespace, queue)
+        if name not in self._queues:
+            self._queues[name] = self.state.get(Queue, name)
+        return rank_of(priority, queued_at, self._queues[name])
 
     def next_position(self, namespace: str, queue: str, rank: int) -> int:
         band = (namespace, queue, rank)
@@ -127,7 +134,7 @@ def _may_change(held_by: Job) -> bool:
 
 def _replace(drafts: _Drafts, new: NewJob, held_by: Job) -> None:
     """Give a queued holder the new params, priority and delay."""
-    rank = rank_of(new.priority)
+    rank = drafts.rank(new.priority, held_by.created_at, held_by.namespace, held_by.queue)
     moves = rank != held_by.rank
     changes = JobChanges(params=new.params, priority=new.priority, not_before=_not_before(new, drafts.now))
     drafts.replaced[held_by.job_id] = msgspec.structs.replace(held_by, rank=rank)
@@ -144,7 +151,7 @@ def _replace(drafts: _Drafts, new: NewJob, held_by: Job) -> None:
 
 
 def _draft(drafts: _Drafts, new: NewJob) -> Job:
-    rank = rank_of(new.priority)
+    rank = drafts.rank(new.priority, drafts.now, new.namespace, new.queue)
     return Job(
         job_id=new.job_id,
         job_type=new.job_type,

@@ -5,20 +5,28 @@ The same sentence is shown everywhere: Python, command line, HTTP, dashboard.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from heapq import nsmallest
 from itertools import islice
 
 import msgspec
 
+from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.model.times import Timestamp
+from holdfast.rules.limits import rate_opens_at, settings_of
 from holdfast.rules.order import place
 from holdfast.rules.retry import automatic_heir
 from holdfast.rules.state import State
 
 #: Jobs counted ahead of one; beyond that the number is not worth the walk.
 COUNTED = 1000
+#: Running jobs given as those that hold the places of a limit, and of them those named in the sentence.
+HOLDERS = 100
+NAMED = 3
+#: Characters of an id that are always shown.
+SHORTEST_ID = 4
 
 #: Tells whether a live worker would take a job of this queue and task; None if nobody knows.
 Served = Callable[[str, str], bool] | None
@@ -33,6 +41,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sentence: str
     #: What holds it: a queue, a job, a worker.
     holder: str | None = None
+    #: The running jobs that hold the places it waits for.
+    held_by: tuple[JobId, ...] = ()
     #: When that can change by itself.
     until: Timestamp | None = None
 
@@ -59,10 +69,48 @@ def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
     if job.not_before is not None and job.not_before > now:
         sentence = _delayed(job, state.last_run(job.job_id))
         return Reason(code="delayed", sentence=sentence, until=job.not_before)
+    limited = _limited(state, job, now)
+    if limited is not None:
+        return limited
     if served is not None and not served(job.queue, job.job_type):
         sentence = f"no live worker knows task {job.job_type} on queue {job.queue}"
         return Reason(code="no_worker", sentence=sentence, holder=job.job_type)
     return _in_line(state, job, now)
+
+
+def _limited(state: State, job: Job, now: Timestamp) -> Reason | None:
+    """Give the limit that holds the job back, or None."""
+    if job.limit_key is not None:
+        carriers = state.running_with(job.namespace, job.limit_key)
+        if len(carriers) >= job.key_limit:
+            return _full("key_limit", f"limit key {job.limit_key}", job.key_limit, carriers)
+    queue = settings_of(state, job.namespace, job.queue)
+    if queue.max_running is not None:
+        running = state.running(job.namespace, job.queue)
+        if len(running) >= queue.max_running:
+            return _full("queue_limit", "queue limit", queue.max_running, running)
+    opens_at = rate_opens_at(state, queue, job.limit_key, now)
+    if opens_at is None:
+        return None
+    whose = f" for limit key {job.limit_key}" if queue.rate_scope == "key" else ""
+    sentence = f"rate of {queue.rate_count} in {queue.rate_period_s:g} s{whose} is used up; next start at {opens_at}"
+    return Reason(code="rate_limit", sentence=sentence, holder=job.queue, until=opens_at)
+
+
+def _full(code: str, what: str, limit: int, running: Collection[JobId]) -> Reason:
+    held_by = tuple(nsmallest(HOLDERS, running))
+    named = ", ".join(_short(held_by[:NAMED]))
+    more = f" and {len(running) - NAMED} more" if len(running) > NAMED else ""
+    sentence = f"{what} {len(running)} of {limit}, held by {named}{more}"
+    return Reason(code=code, sentence=sentence, holder=held_by[0], held_by=held_by)
+
+
+def _short(ids: Sequence[str]) -> list[str]:
+    """Cut ids to as many characters as tell them apart."""
+    size = SHORTEST_ID
+    while len({one[:size] for one in ids}) < len(ids):
+        size += 1
+    return [one if len(one) <= size + 1 else f"{one[:size]}…" for one in ids]
 
 
 def _in_line(state: State, job: Job, now: Timestamp) -> Reason:

@@ -6,7 +6,7 @@ and guessing on would make it worse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStat
 from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Key, Queue, Record, key_of, pair
 from holdfast.model.times import Timestamp
 from holdfast.rules.keys import hold_of, table_key
-from holdfast.rules.order import GAP
+from holdfast.rules.order import GAP, place, rank_of
 from holdfast.rules.state import State
 
 replace = msgspec.structs.replace
@@ -274,6 +274,24 @@ def _queue_resumed(state: State, event: ev.QueueResumed, stamp: Stamp) -> list[C
     return [put(replace(queue, paused=False, pause_reason=None))]
 
 
+def _queue_set(state: State, event: ev.QueueSet, stamp: Stamp) -> list[Change]:
+    queue = state.get(Queue, pair(event.namespace, event.queue)) or Queue(event.namespace, event.queue)
+    fields: dict[str, Any] = event.changes.given()
+    changed = replace(queue, **fields)
+    return [put(changed), *(_banded(state, changed, stamp) if changed.aging_s != queue.aging_s else ())]
+
+
+def _banded(state: State, queue: Queue, stamp: Stamp) -> Iterator[Change]:
+    """Put the jobs of a queue into their bands anew, in the order they have; running ones may come back to it."""
+    jobs = [*state.queued(queue.namespace, queue.name)]
+    jobs += [_job(state, job_id, stamp) for job_id in state.running(queue.namespace, queue.name)]
+    backs: dict[int, int] = {}
+    for job in sorted(jobs, key=place):
+        rank = rank_of(job.priority, job.created_at, queue)
+        backs[rank] = position = backs.get(rank, 0) + GAP
+        yield put(replace(job, rank=rank, position=position, seq=stamp.seq))
+
+
 def _dispatch_paused(state: State, event: ev.DispatchPaused, stamp: Stamp) -> list[Change]:
     del stamp
     authority = state.get(Authority, AUTHORITY) or Authority()
@@ -417,6 +435,7 @@ _FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = {
     ev.JobPruned: _pruned,
     ev.QueuePaused: _queue_paused,
     ev.QueueResumed: _queue_resumed,
+    ev.QueueSet: _queue_set,
     ev.QueueNormalized: _normalized,
     ev.DispatchPaused: _dispatch_paused,
     ev.DispatchResumed: _dispatch_resumed,

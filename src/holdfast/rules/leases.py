@@ -24,11 +24,12 @@ from holdfast.model.events import (
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.outcomes import Extended, Grant, Leased, Refusal, Reported, Swept, refuse
-from holdfast.model.records import AUTHORITY, Authority, Queue, pair
+from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp, later, seconds_between
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.fold import LOST, after_grant
+from holdfast.rules.limits import Places
 from holdfast.rules.repeats import remember, seen_before
 from holdfast.rules.retry import automatic_heir, successor
 from holdfast.rules.state import Lane, State
@@ -52,12 +53,12 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     authority = state.get(Authority, AUTHORITY) or Authority()
     if authority.dispatch_paused:
         return answer(Leased())
-    queues = [name for name in command.queues if not _is_paused(state, command.namespace, name)]
+    places = Places(state, command.namespace, command.queues, now)
     events: list[Event] = []
     grants: list[Grant] = []
     token = authority.last_token
     until = _Moments(now)
-    for job in state.ready(command.namespace, queues, command.job_types, now) if queues else ():
+    for job in places.candidates(command.job_types):
         if len(grants) == command.n:
             break
         # A clock that was set back makes a job wait again that had been made ready.
@@ -67,6 +68,7 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
             if len(events) - len(grants) < IN_THE_WAY:
                 events.append(_skip(job, command.cmd, draws))
             continue
+        places.take(job)
         token = Token(token + 1)
         granted = _grant(job, command, until, token, RunId(draws.new_id()))
         events.append(granted)
@@ -76,11 +78,6 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     if grants and command.cmd:
         events.append(remember(command, None))
     return answer(Leased(grants=tuple(grants)), *events)
-
-
-def _is_paused(state: State, namespace: str, name: str) -> bool:
-    queue = state.get(Queue, pair(namespace, name))
-    return queue is not None and queue.paused
 
 
 def _current(state: State, job: Job, now: Timestamp) -> Grant:

@@ -6,7 +6,8 @@ And the order of a job's runs.
 from __future__ import annotations
 
 from holdfast.model.jobs import Job, Run
-from holdfast.model.times import Timestamp
+from holdfast.model.records import Queue
+from holdfast.model.times import Timestamp, microseconds
 from holdfast.rules.state import State
 
 #: Distance between neighbours, so that a job can be put between two others without moving them.
@@ -27,9 +28,14 @@ def run_place(run: Run) -> tuple[int, Timestamp, str]:
     return (run.run_no or 1 << 62, run.started_at, run.run_id)
 
 
-def rank_of(priority: int) -> int:
-    """Give the band of a priority: higher priority, lower rank, served first."""
-    return -priority
+def rank_of(priority: int, queued_at: Timestamp, queue: Queue | None) -> int:
+    """Give the band of a job: higher priority, lower rank, served first. Fixed until priority, queue or aging change.
+
+    In a queue with aging the jobs of an earlier `aging_s` come one step before those of the next.
+    """
+    if queue is None or queue.aging_s is None:
+        return -priority
+    return microseconds(queued_at) // round(queue.aging_s * 1_000_000) - priority
 
 
 def back(state: State, namespace: str, queue: str, rank: int) -> int:

@@ -12,6 +12,7 @@ from holdfast.model.outcomes import Swept
 from holdfast.model.records import DoneCommand, HeldKey
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
+from holdfast.rules.limits import is_counted
 from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.state import Lane, State
 
@@ -31,7 +32,7 @@ def decide_prune(state: State, command: Prune, now: Timestamp) -> Decision:
             if record.job_id in gone:
                 continue
             chain = chain_of(state, record)
-            if all(_is_over(job, command.retention, now) for job in chain):
+            if all(_is_over(job, command.retention, now) and not is_counted(state, job, now) for job in chain):
                 gone.update(job.job_id for job in chain)
                 events.extend(JobPruned(job_id=job.job_id, cmd=command.cmd) for job in chain)
     for record in state.due(Lane.COMMAND, later(now, -REMEMBER_S)):

@@ -11,6 +11,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, RetryKind
 from holdfast.model.outcomes import Enqueued, Submitted
 from holdfast.model.payloads import NULL
+from holdfast.model.records import Queue, pair
 from holdfast.model.times import Timestamp, later, seconds_between
 from holdfast.rules.decision import Decision, answer, deny
 from holdfast.rules.keys import holder
@@ -104,7 +105,7 @@ def _again(state: State, old: Job, command: Retry, now: Timestamp) -> Job:
     if command.params != NULL:
         params = command.params
     priority = old.priority if command.priority is None else command.priority
-    rank = rank_of(priority)
+    rank = rank_of(priority, now, state.get(Queue, pair(old.namespace, old.queue)))
     window = old.key_hold is KeyHold.WINDOW and old.key_until is not None
     return Job(
         job_id=command.new_job_id,

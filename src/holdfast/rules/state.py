@@ -6,7 +6,7 @@ command that is only being decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -73,6 +73,27 @@ class State(Protocol):
         - With `job_types`, other tasks are left out.
         - Lazy: what is not asked for costs nothing.
         """
+        ...
+
+    def running(self, namespace: str, queue: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a queue, in no order."""
+        ...
+
+    def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a namespace that carry a limit key, in no order."""
+        ...
+
+    def starts(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
+        """Walk the times after `after` at which executions of a queue started, earliest first.
+
+        - With `limit_key`, only those of jobs that carried it.
+        - A run that was skipped has not started.
+        - Promised for queues that have a rate. Lazy.
+        """
+        ...
+
+    def queued(self, namespace: str, queue: str) -> Sequence[Job]:
+        """Give all QUEUED jobs of a queue, delayed ones too, in order."""
         ...
 
     def band(self, namespace: str, queue: str, rank: int) -> Sequence[Job]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import msgspec
+
 from holdfast.errors import InvalidValue
 from holdfast.model.commands import (
     Command,
@@ -21,10 +23,11 @@ from holdfast.model.commands import (
     Release,
     ResumeQueue,
     Retry,
+    SetQueue,
     Snooze,
     Update,
 )
-from holdfast.model.events import JobChanges
+from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import is_id, is_name
 from holdfast.model.jobs import Backoff, KeyHold
 from holdfast.model.outcomes import Refusal, refuse
@@ -39,6 +42,9 @@ MAX_PROGRESS = 8192
 MAX_JOBS = 1000
 MAX_LEASES = 100
 MAX_SWEEP = 10_000
+MAX_PLACES = 1_000_000
+#: The longest period of a rate in seconds, 31 days: its runs are kept as long, whatever retention says.
+MAX_PERIOD_S = 31 * 86_400
 
 Problem = tuple[str, str]
 
@@ -80,6 +86,9 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from _queue(namespace, queue)
         case Normalize(namespace=namespace, queue=queue):
             yield from _queue(namespace, queue)
+        case SetQueue(namespace=namespace, queue=queue, changes=settings):
+            yield from _queue(namespace, queue)
+            yield from _settings(settings)
         case Expire(limit=limit) | EndSessions(limit=limit):
             yield from _between("limit", limit, 1, MAX_SWEEP)
         case Prune(retention=retention, limit=limit):
@@ -182,6 +191,23 @@ def _changes(changes: JobChanges) -> Iterator[Problem]:
         yield from _label("limit_key", changes.limit_key)
     if isinstance(changes.tags, dict):
         yield from _tags(changes.tags)
+
+
+def _settings(changes: QueueChanges) -> Iterator[Problem]:
+    given = changes.given()
+    if not given:
+        yield "changes", "name at least one setting to change"
+    if isinstance(changes.max_running, int):
+        yield from _between("max_running", changes.max_running, 1, MAX_PLACES)
+    if isinstance(changes.rate_count, int):
+        yield from _between("rate_count", changes.rate_count, 1, MAX_PLACES)
+    if isinstance(changes.rate_period_s, int | float):
+        yield from _between("rate_period_s", changes.rate_period_s, 0.001, MAX_PERIOD_S)
+    if isinstance(changes.aging_s, int | float):
+        yield from _between("aging_s", changes.aging_s, 0.001, MAX_DURATION_S)
+    pair = (given.get("rate_count", msgspec.UNSET), given.get("rate_period_s", msgspec.UNSET))
+    if len({msgspec.UNSET if part is msgspec.UNSET else part is None for part in pair}) > 1:
+        yield "rate_period_s", "a rate is a number of starts and a period: set both, or take both away"
 
 
 def _queue(namespace: str, queue: str) -> Iterator[Problem]:

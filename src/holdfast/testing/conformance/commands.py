@@ -28,10 +28,11 @@ from holdfast.model.commands import (
     ResumeQueue,
     Retention,
     Retry,
+    SetQueue,
     Snooze,
     Update,
 )
-from holdfast.model.events import JobChanges
+from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import JobId
 from holdfast.testing.conformance.harness import Harness, new_job
 
@@ -121,6 +122,12 @@ def _normalize(h: Harness) -> Command:
     return Normalize(cmd="x", queue="default")
 
 
+def _set_queue(h: Harness) -> Command:
+    _queued(h)
+    h.take()
+    return SetQueue(cmd="x", queue="default", changes=QueueChanges(max_running=2, aging_s=60))
+
+
 def _retry(h: Harness) -> Command:
     h.enqueue("a")
     h.ask(Cancel(job_id=A))
@@ -185,6 +192,7 @@ SAMPLES: dict[str, Callable[[Harness], Command]] = {
     "update": _update,
     "move": _move,
     "normalize": _normalize,
+    "set queue": _set_queue,
     "retry": _retry,
     "pause queue": _pause_queue,
     "resume queue": _resume_queue,
