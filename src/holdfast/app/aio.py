@@ -14,7 +14,7 @@ from holdfast.app.jobs import Job
 from holdfast.app.lines import PAUSE_S, pages
 from holdfast.app.lookout import Awaited
 from holdfast.app.options import Changes
-from holdfast.app.queues import Dispatch, Queue
+from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.tasks import Task
 from holdfast.model.commands import NewJob
 from holdfast.model.jobs import Job as Record
@@ -134,6 +134,10 @@ class AioQueue:
     async def settings(self) -> Settings:
         """Read its settings."""
         return await asyncio.to_thread(self._queue.settings)
+
+    async def set(self, **limits: Unpack[Limits]) -> None:
+        """Change its limits."""
+        await asyncio.to_thread(lambda: self._queue.set(**limits))
 
     async def counts(self) -> dict[JobStatus, int]:
         """Count its jobs by status."""

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from holdfast.errors import InvalidValue
-from holdfast.model.commands import Normalize, PauseDispatch, PauseQueue, ResumeDispatch, ResumeQueue
+from holdfast.app.options import Seconds
+from holdfast.errors import InvalidArguments, InvalidValue
+from holdfast.model.commands import Normalize, PauseDispatch, PauseQueue, ResumeDispatch, ResumeQueue, SetQueue
+from holdfast.model.events import QueueChanges
 from holdfast.model.ids import is_name
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue as Settings
 from holdfast.model.records import pair
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from holdfast.app.aio import AioDispatch, AioQueue
     from holdfast.app.holdfast import Holdfast
+
+
+class Limits(TypedDict, total=False):
+    """What `hf.queue(…).set(…)` takes; None takes a limit away, what is not named stays."""
+
+    #: Jobs that may run at a time, in all processes.
+    max_running: int | None
+    #: How many may start, in which time.
+    rate: tuple[int, Seconds] | None
+    #: Whether all starts of the queue are counted together, or those of each limit key.
+    rate_scope: Literal["queue", "key"]
+    #: Waiting that is worth one step of priority.
+    aging: Seconds | None
 
 
 class Queue:
@@ -35,6 +53,13 @@ class Queue:
         with self._app.engine.read() as view:
             found = view.get(Settings, pair(self._app.namespace, self.name))
         return found or Settings(self._app.namespace, self.name)
+
+    def set(self, **limits: Unpack[Limits]) -> None:
+        """Change its limits. What runs goes on, even beyond a new one. Raises InvalidValue, InvalidArguments.
+
+        >>> hf.queue("mail").set(max_running=4, rate=(100, 60), aging=300)  # doctest: +SKIP
+        """
+        self._app.engine.ask(SetQueue(queue=self.name, namespace=self._app.namespace, changes=_changes(limits)))
 
     def counts(self) -> dict[JobStatus, int]:
         """Count its jobs by status; a status no job has is left out."""
@@ -60,6 +85,34 @@ class Queue:
         from holdfast.app.aio import AioQueue  # noqa: PLC0415 - only programs that await pay for it
 
         return AioQueue(self)
+
+
+def _changes(limits: Limits) -> QueueChanges:
+    known = Limits.__annotations__
+    for name in limits:
+        if name not in known:
+            raise InvalidArguments(f"a queue has no limit {name!r}.", hint=f"There are: {', '.join(sorted(known))}.")
+    fields: dict[str, Any] = dict(limits)
+    if "rate" in fields:
+        fields["rate_count"], fields["rate_period_s"] = _rate(fields.pop("rate"))
+    if "aging" in fields:
+        fields["aging_s"] = _seconds(fields.pop("aging"))
+    return QueueChanges(**fields)
+
+
+def _rate(rate: Any) -> tuple[Any, Any]:
+    if rate is None:
+        return None, None
+    try:
+        count, period = rate
+    except (TypeError, ValueError):
+        message = f"rate: {rate!r:.80} is not a number of starts and a period. Nothing was changed."
+        raise InvalidValue(message, hint="A hundred a minute is rate=(100, 60).", field="rate") from None
+    return count, _seconds(period)
+
+
+def _seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 class Dispatch:
