@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from holdfast.errors import InvalidValue
+from holdfast.workers.surroundings import Surrounding, surrounded
 
 Isolation = Literal["loop", "thread", "process"]
 #: How a child process finds the application: import a module, or run again the module or file that is `__main__`.
@@ -51,6 +52,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._specs: dict[str, TaskSpec] = {}
+        self._surroundings: list[Surrounding] = []
 
     def add(self, spec: TaskSpec) -> None:
         """Register a task. Raises InvalidValue if its name is taken."""
@@ -60,7 +62,15 @@ class Registry:
                 hint="Give one of them a name=.",
                 field="name",
             )
+        for surrounding in self._surroundings:
+            spec = replace(spec, run=surrounded(spec.run, surrounding))
         self._specs[spec.name] = spec
+
+    def surround(self, surrounding: Surrounding) -> None:
+        """Call every handler within this context, of tasks there are and of those to come; the last is outermost."""
+        self._surroundings.append(surrounding)
+        for name, spec in self._specs.items():
+            self._specs[name] = replace(spec, run=surrounded(spec.run, surrounding))
 
     def get(self, name: str) -> TaskSpec | None:
         """Give the task of that name, or None."""
