@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": ("holdfast.cli.bench:bench", "Measure, beside the bare limit of this machine."),
     "completion": ("holdfast.cli.completion:completion", "Print what a shell needs for completion."),
     "demo": ("holdfast.cli.demo:demo", "Kill a worker in the middle of its jobs, and count what is left."),
+    "dev": ("holdfast.cli.dev:dev", "Run an application's jobs, and start anew when its files change."),
     "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
     "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
