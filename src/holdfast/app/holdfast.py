@@ -179,6 +179,16 @@ class Holdfast:
                 recover(self._engine)
             return self._engine
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open in this process."""
+        return self._engine is not None and self._pid == os.getpid()
+
+    def open(self) -> Self:
+        """Open the store now, not by the first call that needs it. Raises StoreError if it cannot be opened."""
+        _ = self.engine
+        return self
+
     def close(self) -> None:
         """Close the store; the next call that needs it opens it again. A lent engine is left to who lent it."""
         if self._lent is not None:

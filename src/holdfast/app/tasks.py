@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.options import Chosen, Options
-from holdfast.errors import InvalidArguments
+from holdfast.errors import InvalidArguments, InvalidOperation
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.outcomes import Enqueued
 from holdfast.workers.tasks import TaskSpec
@@ -58,6 +58,16 @@ class Task(Generic[P, R]):
         assert spec is not None
         return spec
 
+    def _demand_open(self) -> None:
+        """Refuse a transaction of the caller that would keep the store from being opened: it waits for writers."""
+        if self._chosen.connection is not None and not self._app.is_open:
+            raise InvalidOperation(
+                "connection: the store is not open yet in this process, and an open transaction may keep it from being "
+                "opened. Nothing was stored.",
+                hint="Call hf.open() when the program starts.",
+                field="connection",
+            )
+
     def options(self, **options: Unpack[Options]) -> Self:
         """Give the same task with other options for the calls that follow.
 
@@ -70,6 +80,7 @@ class Task(Generic[P, R]):
         return self._new_job(args, kwargs)
 
     def _new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        self._demand_open()
         return self._chosen.new_job(
             job_id=self._app.engine.new_id(),
             job_type=self.name,
@@ -78,7 +89,7 @@ class Task(Generic[P, R]):
         )
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Create a job. It is durable when this returns.
+        """Create a job. It is durable when this returns; with `connection=` when the caller commits.
 
         Raises InvalidArguments if they do not fit the function; nothing was stored then.
         """
@@ -100,7 +111,9 @@ class Task(Generic[P, R]):
         return self._new_job((), call) if isinstance(call, Mapping) else self._new_job(call, {})
 
     def _submit(self, jobs: list[NewJob]) -> list[Job[R]]:
-        outcome = self._app.engine.ask(Enqueue(cmd=self._app.engine.new_id(), jobs=tuple(jobs)))
+        engine, connection = self._app.engine, self._chosen.connection
+        command = Enqueue(cmd=engine.new_id(), jobs=tuple(jobs))
+        outcome = engine.ask(command) if connection is None else engine.ask_within(connection, command)
         assert isinstance(outcome, Enqueued)
         return [Job(self._app, done.job_id, self._codec, created=done.created) for done in outcome.jobs]
 

@@ -18,8 +18,8 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.watch import LeaseWatch
-from holdfast.errors import CorruptState, JobNotFound, StoreClosed, StoreError, UsageError
-from holdfast.model.commands import ClockJump, Command, Expire, Extend, Lease
+from holdfast.errors import CorruptState, InvalidOperation, JobNotFound, StoreClosed, StoreError, UsageError
+from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease
 from holdfast.model.events import Event
 from holdfast.model.ids import JobId, Token, uuid7
 from holdfast.model.jobs import Job, Run
@@ -30,7 +30,7 @@ from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
 from holdfast.rules.leases import IN_THE_WAY
 from holdfast.rules.state import Lane
-from holdfast.stores.protocol import Batch, Store, View
+from holdfast.stores.protocol import Batch, Joinable, Store, View
 
 #: Commands one batch takes before others must wait for the next; bounds how long the first of them waits.
 BATCH = 1000
@@ -136,17 +136,34 @@ class Engine:
             raise outcome.error()
         return outcome
 
+    def ask_within(self, connection: object, command: Enqueue) -> Outcome:
+        """Decide a command inside a transaction of the caller, who commits it; raise its refusal.
+
+        Nobody waits in line for it, and nothing is durable before that commit.
+        """
+        self._demand_own()
+        self._demand_ready()
+        store = self.store
+        if not isinstance(store, Joinable):
+            raise InvalidOperation(
+                f"connection: the store {store.promises.name}: has no transactions of its users. Nothing was stored.",
+                hint="Use sqlite:, or enqueue after your own commit.",
+                field="connection",
+            )
+        checked = admitted(command)
+        with store.join(connection) as batch:
+            outcome = self._decide(self._turn(batch), checked)
+        if isinstance(outcome, Refusal):
+            raise outcome.error()
+        return outcome
+
     # --- the line of those who wait ---------------------------------------------------------------------------------
 
     def _join(self, waiter: _Waiter) -> None:
         """Stand in the line; lead if nobody does."""
-        self._demand_own()
+        self._demand_own()  # before the lock, which nobody would open in a forked child
         with self._lock:
-            if self._closed:
-                raise StoreClosed("the engine was closed; the command was not sent.")
-            if self._stopped is not None:
-                message = f"the engine stopped at a contradiction and takes no command: {self._stopped.message}"
-                raise CorruptState(message, hint=self._stopped.hint)
+            self._demand_ready()
             self._waiting.append(waiter)
             if self._leader is None:
                 self._leader = waiter
@@ -219,8 +236,7 @@ class Engine:
     def _commit(self, taken: Sequence[_Waiter]) -> None:
         """Decide all commands of the waiters in one batch of the store."""
         with self.store.write() as batch:
-            reading = self.look()
-            turn = _Turn(batch, reading, Draws(reading.now, _seed()), [], [])
+            turn = self._turn(batch)
             try:
                 outcomes = [[self._decide(turn, command) for command in waiter.commands] for waiter in taken]
             except StoreError:
@@ -232,9 +248,13 @@ class Engine:
         for waiter, found in zip(taken, outcomes, strict=True):
             waiter.outcomes = found
         reach("engine.committed")
-        self.watch.note(turn.added, reading.now, reading.monotonic)
+        self.watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         for job_id, token, seconds in turn.alive:
-            self.watch.renew(job_id, token, reading.monotonic + seconds)
+            self.watch.renew(job_id, token, turn.reading.monotonic + seconds)
+
+    def _turn(self, batch: Batch) -> _Turn:
+        reading = self.look()
+        return _Turn(batch, reading, Draws(reading.now, _seed()), [], [])
 
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
@@ -309,6 +329,14 @@ class Engine:
         with self._lock:
             self._closed = True
         self.store.close()
+
+    def _demand_ready(self) -> None:
+        """Refuse any command after the end."""
+        if self._closed:
+            raise StoreClosed("the engine was closed; the command was not sent.")
+        if self._stopped is not None:
+            message = f"the engine stopped at a contradiction and takes no command: {self._stopped.message}"
+            raise CorruptState(message, hint=self._stopped.hint)
 
     def _demand_own(self) -> None:
         """Refuse a forked child."""

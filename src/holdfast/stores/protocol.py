@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -197,4 +197,18 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish and let go. Calling it again does nothing."""
+        ...
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A store whose users can have it write inside a transaction of their own."""
+
+    def join(self, connection: object) -> AbstractContextManager[Batch]:
+        """Open a batch on the caller's connection to the same database.
+
+        - Left normally: everything added is part of the caller's transaction, durable and visible with its commit.
+        - Left by an exception: nothing was added; what the caller did before stays.
+        - Raises InvalidValue or InvalidOperation for what is no open transaction of this database.
+        """
         ...

@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
 from typing import Literal
 
@@ -38,6 +38,7 @@ from holdfast.stores.sqlite.connections import (
     open_writer,
     translated,
 )
+from holdfast.stores.sqlite.guest import joined
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.relog import write_log_again
 from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
@@ -163,6 +164,11 @@ class SqliteStore:
                 self._copy_long_log(db)
         if added:
             self._bells.ring()
+
+    def join(self, connection: object) -> AbstractContextManager[Batch]:
+        """Open a batch inside a transaction of the caller on this database; waiters see it at their next look."""
+        self._demand_writer()
+        return joined(connection, self.path)
 
     def _commit(self, batch: Batch, db: sqlite3.Connection) -> bool:
         """Make the batch durable; tell whether there was anything in it."""
