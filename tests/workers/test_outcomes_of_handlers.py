@@ -187,7 +187,7 @@ def test_a_handler_knows_its_own_execution(hf):
     def look():
         me = hf.current
         me.progress(3, 4, "nearly")
-        seen.append((me.job_id, me.run_no, me.token, me.cancelled, me.fraction, me.job.job_type))
+        seen.append((me.job_id, me.run_no, me.token, me.cancelled, me.notes.progress.fraction, me.job.job_type))
 
     jobs = []
     for task in flavours(hf, look):

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from holdfast.model.outcomes import Grant
 from holdfast.workers.context import Context
+from holdfast.workers.notes import RunNotes
 from holdfast.workers.outcomes import GaveUp, Outcome, Raised, Released
 from holdfast.workers.tasks import TaskSpec
 
@@ -26,13 +27,15 @@ class Stop(StrEnum):
 class Assignment:
     """A job granted to this worker, with what it takes to run it."""
 
-    __slots__ = ("context", "grant", "granted_at", "lost_at", "renew_at", "spec", "started_at", "stop")
+    __slots__ = ("context", "grant", "granted_at", "lost_at", "notes", "renew_at", "spec", "started_at", "stop")
 
-    def __init__(self, grant: Grant, spec: TaskSpec, sent_at: float) -> None:
+    def __init__(self, grant: Grant, spec: TaskSpec, sent_at: float, notes: RunNotes | None = None) -> None:
         """Hold a grant whose Lease was sent at `sent_at` (monotonic seconds)."""
         self.grant = grant
         self.spec = spec
-        self.context = Context(grant)
+        #: What it says while it runs.
+        self.notes = notes or RunNotes(grant.run_id)
+        self.context = Context(grant, self.notes)
         self.granted_at = sent_at
         #: When the handler was handed to its runner; None while it waits for a slot.
         self.started_at: float | None = None

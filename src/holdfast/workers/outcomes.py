@@ -11,6 +11,7 @@ from holdfast.model.commands import Complete, Fail, GiveUp, Release
 from holdfast.model.commands import Snooze as SnoozeJob
 from holdfast.model.outcomes import Grant
 from holdfast.model.payloads import NULL, shorten_error
+from holdfast.workers.notes import RunNotes
 from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
 
 ErrorKind = Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_result"]
@@ -72,12 +73,20 @@ def outcome_of(error: BaseException, no_retry: tuple[type[BaseException], ...] =
             return Raised(shorten_error(text), fatal=isinstance(error, no_retry))
 
 
-def command_of(grant: Grant, outcome: Outcome) -> Report:
-    """Turn an outcome into the report that settles the job."""
+def command_of(grant: Grant, outcome: Outcome, notes: RunNotes | None = None) -> Report:
+    """Turn an outcome into the report that settles the job, with what the execution left behind."""
     job_id, token = grant.job.job_id, grant.token
+    artifacts, progress = (NULL, NULL) if notes is None else notes.reported()
     match outcome:
         case Returned():
-            return Complete(job_id=job_id, token=token, result=outcome.result, exit_code=outcome.exit_code)
+            return Complete(
+                job_id=job_id,
+                token=token,
+                result=outcome.result,
+                artifacts=artifacts,
+                progress=progress,
+                exit_code=outcome.exit_code,
+            )
         case Raised():
             return Fail(
                 job_id=job_id,
@@ -87,12 +96,16 @@ def command_of(grant: Grant, outcome: Outcome) -> Report:
                 fatal=outcome.fatal,
                 retry_after_s=outcome.retry_after_s,
                 exit_code=outcome.exit_code,
+                artifacts=artifacts,
+                progress=progress,
             )
         case Snoozed():
-            return SnoozeJob(job_id=job_id, token=token, delay_s=outcome.delay_s)
+            return SnoozeJob(
+                job_id=job_id, token=token, delay_s=outcome.delay_s, artifacts=artifacts, progress=progress
+            )
         case GaveUp():
-            return GiveUp(job_id=job_id, token=token, reason=outcome.reason)
+            return GiveUp(job_id=job_id, token=token, reason=outcome.reason, artifacts=artifacts, progress=progress)
         case Released():
-            return Release(job_id=job_id, token=token, begun=outcome.begun)
+            return Release(job_id=job_id, token=token, begun=outcome.begun, artifacts=artifacts, progress=progress)
         case _:
             assert_never(outcome)

@@ -21,8 +21,10 @@ from holdfast.model.outcomes import Extended, Leased, Refusal
 from holdfast.model.outcomes import Outcome as Reply
 from holdfast.model.times import Timestamp, seconds_between
 from holdfast.points import reach
+from holdfast.rules.limits import next_opening
 from holdfast.rules.state import Lane
 from holdfast.workers.assignments import Assignment, Stop
+from holdfast.workers.chores import Chores
 from holdfast.workers.outcomes import ErrorKind, Outcome, Raised, Released, Returned, command_of
 from holdfast.workers.slots import Ended, Slots
 from holdfast.workers.tasks import Registry
@@ -65,14 +67,22 @@ class Pump:
     """Moves work between one store and the slots of one worker."""
 
     def __init__(
-        self, engine: Engine, slots: Slots, scope: Scope, retention: Retention, *, until_idle: bool = False
+        self,
+        engine: Engine,
+        slots: Slots,
+        scope: Scope,
+        retention: Retention,
+        chores: Chores | None = None,
+        *,
+        until_idle: bool = False,
     ) -> None:
         self._engine = engine
+        self._chores = chores or Chores(engine, slots.poke)
         self._slots = slots
         self._scope = scope
         self._retention = retention
         self._until_idle = until_idle
-        self._watcher = Watcher(engine.store, self._stir)
+        self._watcher = Watcher(engine.store, self._stir, self._chores.hear)
         #: Outcomes whose report is not durable yet.
         self._outbox: list[Ended] = []
         #: A lease is worth a try.
@@ -84,7 +94,7 @@ class Pump:
         self._unseen = False
         #: A lease found nothing although something was ready (a pause, say); not tried again until an event comes.
         self._fruitless = -1
-        #: Monotonic times: when delayed jobs are due, when to tick, when to look at what runs.
+        #: Monotonic times: when delayed jobs are due or a rate opens, when to tick, when to look at what runs.
         self._delayed_at = _NEVER
         self._tick_at = 0.0
         self._sweep_at = 0.0
@@ -93,11 +103,13 @@ class Pump:
         #: Seconds of grace once someone asked for shutdown; None before.
         self._grace_s: float | None = None
         self._hurry = False
+        #: No more leases, but no end either.
+        self._is_quiet = False
         self._stop_at = self._release_at = _NEVER
         #: Leases that were lost while their handlers ran.
         self.lost = 0
-        #: Reports that are durable.
-        self.reported = 0
+        #: Reports that are durable, and among them jobs given back while their handlers ran.
+        self.reported = self.released = 0
 
     # --- wishes, from any thread --------------------------------------------------------------------------------------
 
@@ -105,6 +117,12 @@ class Pump:
         """Lease no more, give handlers `grace_s` seconds to end, then ask them to stop and release the rest."""
         if self._grace_s is None:
             self._grace_s = grace_s
+        self.quiet()
+
+    def quiet(self) -> None:
+        """Lease no more; what runs goes on."""
+        self._is_quiet = True
+        self._chores.drain()
         self._slots.poke()
 
     def hurry(self) -> None:
@@ -115,6 +133,11 @@ class Pump:
     def _stir(self) -> None:
         self._looked = False
         self._slots.poke()
+
+    @property
+    def unreported(self) -> int:
+        """Count the outcomes whose report is not durable."""
+        return len(self._outbox)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -142,7 +165,10 @@ class Pump:
         self._enforce(now)
         self._shut_down(now)
         self._collect(now)
-        renewals = [held for held in self._slots.held() if held.renew_at <= now and held.stop is not Stop.LOST]
+        running = self._slots.held()
+        if self._chores.run(now, running):
+            self._looked = False
+        renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
         room = self._room() if self._hope else 0
         if not (self._outbox or renewals or room):
             return self._maintain(now)
@@ -157,7 +183,7 @@ class Pump:
         return self._engine.look().monotonic
 
     def _room(self) -> int:
-        if self._grace_s is not None:
+        if self._is_quiet:
             return 0
         ahead = AHEAD * self._slots.size if self._mean_s < SHORT_S else 0
         return min(MOST, self._slots.room(ahead))
@@ -168,6 +194,7 @@ class Pump:
         ended = self._slots.collect()
         self._outbox.extend(ended)
         for assignment, _ in ended:
+            assignment.notes.end()
             if assignment.started_at is not None:
                 # A mean that forgets: a slow handler ends the leasing ahead at once, fast ones bring it back.
                 self._mean_s += (now - assignment.started_at - self._mean_s) / 8
@@ -219,7 +246,9 @@ class Pump:
 
     def _send(self, now: float, renewals: list[Assignment], room: int) -> None:
         reports = self._outbox[:MOST]
-        commands: list[Command] = [command_of(held.grant, outcome) for held, outcome in reports]
+        if reports:
+            self._chores.flush()
+        commands: list[Command] = [command_of(held.grant, outcome, held.notes) for held, outcome in reports]
         commands += [Extend(job_id=held.grant.job.job_id, token=held.grant.token) for held in renewals]
         if room:
             commands.append(self._lease(room))
@@ -248,6 +277,7 @@ class Pump:
     def _reported(self, held: Assignment, outcome: Outcome, reply: Reply) -> None:
         if not isinstance(reply, Refusal):
             self.reported += 1
+            self.released += isinstance(outcome, Released) and outcome.begun
         elif reply.code in _GONE:
             self._lose(held, reply)
         elif isinstance(outcome, Released):
@@ -284,7 +314,7 @@ class Pump:
         for grant in reply.grants:
             spec = self._scope.tasks.get(grant.job.job_type)
             assert spec is not None
-            granted.append(Assignment(grant, spec, now))
+            granted.append(Assignment(grant, spec, now, self._chores.notes(grant.run_id)))
         self._slots.add(granted)
         self._hope = len(granted) == room
         if not granted:
@@ -325,12 +355,16 @@ class Pump:
         """See what there is: work, its times, and whether what runs here may go on."""
         now, room = self._now(), self._room()
         self._looked = True
+        self._chores.neighbours.stir(now)
         scope = self._scope
         with self._engine.read() as view:
             at = self._engine.look().now
             self._seq = view.seq
             ready = room and any(True for _ in view.ready(scope.namespace, scope.queues, scope.tasks.names(), at))
-            delayed = view.next_due(Lane.DELAYED)
+            waits = [view.next_due(Lane.DELAYED)]
+            if ready and self._seq == self._fruitless:
+                # No event may ever come: a rate opens by time alone.
+                waits.append(next_opening(view, scope.namespace, scope.queues, at))
             lapsing = [view.next_due(lane) for lane in (Lane.LEASE, Lane.TTL)]
             running = self._slots.held()
             self._unseen = bool(running) and now < self._look_at
@@ -339,7 +373,7 @@ class Pump:
             held = [] if self._unseen else [(one, view.get(Job, one.grant.job.job_id)) for one in running]
         # Without room nothing was looked for; a lease is worth a try once there is.
         self._hope = not room or (bool(ready) and self._seq != self._fruitless)
-        self._delayed_at = _in_monotonic(delayed, at, now)
+        self._delayed_at = _in_monotonic(min((when for when in waits if when is not None), default=None), at, now)
         first = min((when for when in lapsing if when is not None), default=None)
         self._tick_at = max(_in_monotonic(first, at, now), now + LOOK_S if first is not None and first <= at else now)
         for one, job in held:
@@ -357,7 +391,9 @@ class Pump:
             times.append(self._delayed_at)
         if not self._looked or self._unseen:
             times.append(self._look_at)
-        for held in self._slots.held():
+        running = self._slots.held()
+        times.append(self._chores.due_at(is_busy=bool(running)))
+        for held in running:
             times.append(held.renew_at if held.stop is not Stop.LOST else _NEVER)
             if held.stop is None:
                 times.append(held.lost_at)

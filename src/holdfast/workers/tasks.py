@@ -11,7 +11,7 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.workers.surroundings import Surrounding, surrounded
 
-Isolation = Literal["loop", "thread", "process"]
+Isolation = Literal["loop", "thread", "process", "shell"]
 #: How a child process finds the application: import a module, or run again the module or file that is `__main__`.
 Origin = tuple[Literal["import", "module", "file"], str]
 #: What `__main__` is called when it is run again, as multiprocessing calls it.
@@ -37,7 +37,7 @@ class TaskSpec:
     name: str
     run: Callable[..., Any]
     codec: Codec
-    #: Where it runs: on the event loop, in a thread, or in a process of its own.
+    #: Where it runs: on the event loop, in a thread, in a process of its own; or as the command it returns.
     isolation: Isolation
     #: Exceptions that end the job FAILED at once.
     no_retry: tuple[type[BaseException], ...] = ()

@@ -1,6 +1,7 @@
 """A thread that sleeps in the store until something new is there, so that the pump need not look.
 
-It says only "look again". It listens while armed: a pump at work disturbs nobody, least of all itself.
+It says only "look again". It listens while armed: a pump at work disturbs nobody, least of all itself. When a pause
+brought nothing, it asks for what people wish of the worker.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ PAUSE_S = 1.0
 class Watcher:
     """Tells once, for each time it is armed, that there is an event above a number."""
 
-    def __init__(self, store: Store, stirred: Callable[[], None]) -> None:
+    def __init__(self, store: Store, stirred: Callable[[], None], paused: Callable[[], None] = lambda: None) -> None:
+        """Call `stirred` when there is something new, `paused` after each pause in which there was not."""
         self._store = store
         self._stirred = stirred
+        self._paused = paused
         self._changed = threading.Condition()
         self._after: int | None = None
         self._closed = False
@@ -67,3 +70,5 @@ class Watcher:
                     self._after = None
             if told:
                 self._stirred()
+            elif not came:
+                self._paused()

@@ -1,8 +1,8 @@
 """A worker: its pump, its slots and its runners, from start to a clean end.
 
 Shutdown, in order: lease no more and give back what has not begun; let handlers end within the grace; ask the rest to
-stop; release what is left, so that others take over without waiting for a lease to lapse. A second signal skips the
-waiting.
+stop; release what is left, so that others take over without waiting for a lease to lapse; write the last lines, leave
+the roster. A second signal skips the waiting.
 """
 
 from __future__ import annotations
@@ -13,16 +13,22 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from types import FrameType
 from typing import Self
 
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Retention
+from holdfast.model.workers import Wish, WorkerInfo
+from holdfast.workers import capture
 from holdfast.workers.assignments import Stop
+from holdfast.workers.chores import Chores
+from holdfast.workers.presence import Presence
 from holdfast.workers.pump import Pump, Scope
 from holdfast.workers.runners import Desk, Runner
 from holdfast.workers.runners.loop import LoopRunner
 from holdfast.workers.runners.processes import ProcessRunner
+from holdfast.workers.runners.shell import ShellRunner
 from holdfast.workers.runners.threads import ThreadRunner
 from holdfast.workers.slots import Slots
 from holdfast.workers.tasks import Isolation, Registry
@@ -44,31 +50,59 @@ class Worker:
         *,
         concurrency: int,
         namespace: str = "",
+        name: str = "",
         retention: Retention | None = None,
         until_idle: bool = False,
         kill_after_s: float = KILL_AFTER_S,
     ) -> None:
         """Make ready; nothing runs before `start`."""
+        host = socket.gethostname()
         #: Names this worker in leases and runs.
-        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
+        now = engine.look().now
+        me = WorkerInfo(
+            worker_id=self.worker_id,
+            name=name or self.worker_id,
+            host=host,
+            pid=os.getpid(),
+            version=version("holdfast"),
+            namespace=namespace,
+            queues=queues,
+            job_types=tasks.names(),
+            slots=concurrency,
+            started_at=now,
+            last_seen=now,
+            session_id=engine.session_id,
+        )
 
         def runners(desk: Desk) -> Mapping[Isolation, Runner]:
             return {
                 "thread": ThreadRunner(concurrency, desk),
                 "loop": LoopRunner(desk),
                 "process": ProcessRunner(concurrency, desk, kill_after_s),
+                "shell": ShellRunner(desk, kill_after_s),
             }
 
         self.slots = Slots(concurrency, lambda: engine.look().monotonic, runners)
         scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
-        self.pump = Pump(engine, self.slots, scope, retention or Retention(), until_idle=until_idle)
+        self.presence = Presence(engine, me)
+        self._chores = Chores(engine, self.slots.poke, self.presence)
+        self._chores.grant = self._follow
+        self.pump = Pump(engine, self.slots, scope, retention or Retention(), self._chores, until_idle=until_idle)
         self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)
         #: Called when the pump has ended.
         self._ended: Callable[[], None] = lambda: None
         self._error: BaseException | None = None
+        self._grace_s = GRACE_S
+        #: A second signal came before the end.
+        self.was_interrupted = False
+        #: Jobs that are still leased to this worker although it has ended.
+        self.left = 0
 
     def start(self) -> None:
-        """Begin to work, in threads of its own."""
+        """Begin to work, in threads of its own. Raises InvalidOperation if a live worker has the same name."""
+        self.presence.arrive()
+        capture.begin()
         self._thread.start()
 
     def _serve(self) -> None:
@@ -76,13 +110,24 @@ class Worker:
             self.pump.run()
         except BaseException as error:  # noqa: BLE001 - raised again by join, in the thread that waits
             self._error = error
+            self.left = len(self.slots.held()) + self.pump.unreported
             self.slots.withdraw()  # nobody could report what they end in
             for held in self.slots.held():
                 held.ask_to_stop(Stop.LOST)
                 self.slots.stop(held)
         finally:
             self.slots.close()
+            self._chores.flush()
+            self.presence.leave()
+            capture.end()
             self._ended()
+
+    def _follow(self, wish: Wish) -> None:
+        match wish:
+            case Wish.QUIET:
+                self.pump.quiet()
+            case Wish.STOP:
+                self.drain(self._grace_s)
 
     def drain(self, grace_s: float = GRACE_S) -> None:
         """Ask for a clean end; returns at once."""
@@ -99,8 +144,9 @@ class Worker:
             raise self._error
         return not self._thread.is_alive()
 
-    def run(self, grace_s: float = GRACE_S) -> None:
-        """Work until the end, or until SIGTERM or SIGINT if this is the main thread."""
+    def run(self, grace_s: float = GRACE_S, heard: Callable[[], None] = lambda: None) -> None:
+        """Work until the end, or until SIGTERM or SIGINT if this is the main thread; `heard` is told of each."""
+        self._grace_s = grace_s
         if threading.current_thread() is not threading.main_thread():
             self.start()
             self.join()
@@ -111,8 +157,11 @@ class Worker:
                 self.start()
                 if ear.hears_signal():
                     self.drain(grace_s)
+                    heard()
                     while ear.hears_signal():
+                        self.was_interrupted = True
                         self.stop()
+                        heard()
             finally:
                 self._ended = lambda: None
             self.join()

@@ -2,12 +2,15 @@
 
 Started afresh, not forked, so it shares nothing with its worker but three pipes: requests, replies, and a lifeline on
 which nothing is ever written. When the lifeline closes, because the worker ended in whatever way, the kernel kills the
-child's whole process group. SIGTERM ends the handler by an exception, so that it can clean up.
+child's whole process group. SIGTERM ends the handler by an exception, so that it can clean up. Orphans of the handler's
+own children fall to this process (Linux), which is then not used again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import faulthandler
 import fcntl
 import importlib
 import inspect
@@ -15,38 +18,28 @@ import os
 import resource
 import runpy
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from io import TextIOWrapper
 from types import FrameType
 from typing import Any, NoReturn
 
 import msgspec
 
 from holdfast.errors import UnknownTask
-from holdfast.model.outcomes import Grant
-from holdfast.workers import context
+from holdfast.workers import capture, context
 from holdfast.workers.context import Context
 from holdfast.workers.outcomes import Outcome, Raised, outcome_of
 from holdfast.workers.runners.calling import call
+from holdfast.workers.runners.childnotes import ChildNotes, Post
+from holdfast.workers.runners.wire import Reply, Request
 from holdfast.workers.tasks import MAIN_AGAIN, Origin, Registry, TaskSpec
 
-
-class Request(msgspec.Struct, frozen=True):
-    """A handler to run."""
-
-    origin: Origin
-    grant: Grant
-    memory_limit: int | None
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """What became of it."""
-
-    outcome: Outcome
-    #: The process should not be used again: it was told to end, or the handler left children behind.
-    spent: bool
+#: Of prctl: orphans among our descendants become our children.
+_SET_CHILD_SUBREAPER = 36
 
 
 class Terminated(BaseException):
@@ -58,28 +51,37 @@ def main(requests_fd: int, replies_fd: int, lifeline_fd: int) -> None:
     for fd in (requests_fd, replies_fd, lifeline_fd):
         os.set_inheritable(fd, False)  # noqa: FBT003 - the system's own signature
     _die_with(lifeline_fd)
+    _adopt_orphans()
     context.is_child = True
-    served = _Served()
-    signal.signal(signal.SIGTERM, served.terminate)
-    # Ctrl-C is for the worker, which tells us in its own time.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    decode = msgspec.json.Decoder(Request).decode
-    encode = msgspec.json.Encoder().encode
-    me = os.getpid()
-    with open(requests_fd, "rb") as requests, open(replies_fd, "wb", buffering=0) as replies:
-        for line in requests:
+    capture.listen()
+    faulthandler.enable()  # says on stderr, which the run keeps, where a handler crashed
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    post = Post(replies_fd)
+    with open(requests_fd, "rb") as requests:
+        served = _Served(lambda: ChildNotes(post, requests.readline))
+        signal.signal(signal.SIGTERM, served.terminate)
+        # Ctrl-C is for the worker, which tells us in its own time.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        decode = msgspec.json.Decoder(Request).decode
+        while line := requests.readline():
             outcome = served.run(decode(line))
-            if os.getpid() != me:
+            # The streams first: when the worker has the reply, it has all that was printed.
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError, AttributeError):  # closed or replaced by the handler
+                    stream.flush()
+            if not post.is_ours:
                 os._exit(0)  # a fork of the handler's that returned from it
-            reply = Reply(outcome, spent=served.is_terminated or _has_children())
-            replies.write(encode(reply) + b"\n")
+            post.send(Reply(outcome, spent=served.is_terminated or _has_children()))
 
 
 class _Served:
     """The handler being run, and whether it was told to end."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Callable[[], ChildNotes]) -> None:
         self.is_terminated = False
+        self._notes = notes
         self._context: Context | None = None
         self._apps: dict[Origin, Mapping[str, Any]] = {}
 
@@ -93,7 +95,8 @@ class _Served:
 
     def run(self, request: Request) -> Outcome:
         """Run one handler, to whatever end."""
-        self._context = execution = Context(request.grant)
+        notes = self._notes()
+        self._context = execution = Context(request.grant, notes)
         try:
             spec = self._find(request.origin, request.grant.job.job_type)
             return call(replace(spec, run=_limited(spec, request.memory_limit)), execution)
@@ -103,6 +106,7 @@ class _Served:
             return outcome_of(error)
         finally:
             self._context = None
+            notes.end()
 
     def _find(self, origin: Origin, name: str) -> TaskSpec:
         """Import the application and find the task in it. Raises UnknownTask."""
@@ -168,6 +172,12 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents end, so that none goes unnoticed."""
+    with suppress(AttributeError, OSError):  # not Linux
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _die_with(lifeline_fd: int) -> None:

@@ -1,26 +1,29 @@
-"""A child process as its worker sees it: started, asked, ended. Never reaped before its group is killed.
-
-The order matters: as long as the dead leader is not waited for, its process group id cannot be given to strangers.
-"""
+"""A child process as its worker sees it: started, asked, listened to, ended."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
 
-from holdfast.workers.runners.child import Reply, Request
+from holdfast.errors import HoldfastError
+from holdfast.workers.notes import Notes
+from holdfast.workers.runners.groups import Group
+from holdfast.workers.runners.output import Output
+from holdfast.workers.runners.wire import Advanced, Keep, Kept, Message, NotKept, Reply, Request, Said
 
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "from holdfast.workers.runners.child import main; main(*map(int, sys.argv[2:5]))"
 )
-_decode = msgspec.json.Decoder(Reply).decode
+#: Bytes of one message; beyond it something else than our child writes to the pipe.
+MAX_MESSAGE = 400 << 20
+_decode = msgspec.json.Decoder(Message).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,84 +37,83 @@ class Child:
         theirs_life, self._lifeline = os.pipe()
         theirs = (theirs_in, theirs_out, theirs_life)
         mine = [self._requests, self.replies, self._lifeline]
+        self.output = Output()
         try:
-            arguments = [sys.executable, "-c", _START, json.dumps(sys.path), *map(str, theirs)]
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own words
-                arguments, stdin=subprocess.DEVNULL, pass_fds=theirs, start_new_session=True
+            self.group = Group(
+                [sys.executable, "-c", _START, json.dumps(sys.path), *map(str, theirs)],
+                streams=(subprocess.DEVNULL, *self.output.theirs),
+                pass_fds=theirs,
             )
         except BaseException:
             for fd in mine:
                 os.close(fd)
+            self.output.close()
             raise
         finally:
             for fd in theirs:
                 os.close(fd)
-        self.pid = self._process.pid
+            self.output.handed_over()
         self._fds = mine
-        self._received = b""
-        try:
-            #: Becomes readable when the process ends; forks of the handler may keep the pipe of replies open.
-            self.exit_fd = os.pidfd_open(self.pid)
-        except OSError:
-            self.end()
-            raise
-        self._fds.append(self.exit_fd)
+        self._received = bytearray()
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: Request | Kept | NotKept) -> None:
         """Send a request. Raises BrokenPipeError if nobody is there to take it."""
         rest = memoryview(_encode(request) + b"\n")
         while rest:
             rest = rest[os.write(self._requests, rest) :]
 
-    def read(self) -> Reply | None:
-        """Read what has come; give the reply once it is complete.
+    def read(self, notes: Notes) -> Reply | None:
+        """Read what has come; write down what the handler says, and give the reply once it is complete.
 
-        Raises EOFError if nothing more can come, msgspec.DecodeError if what came is no reply.
+        Raises EOFError if nothing more can come, msgspec.DecodeError if what came is no message.
         """
         chunk = os.read(self.replies, 1 << 16)
         if not chunk:
             raise EOFError
         self._received += chunk
-        line, newline, self._received = self._received.partition(b"\n")
-        if newline:
-            return _decode(line)
-        self._received = line
+        for message in self._messages():
+            match message:
+                case Reply():
+                    return message
+                case Said():
+                    notes.say(message.stream, message.level, message.text)
+                case Advanced():
+                    notes.advance(message.progress)
+                case Keep():
+                    self._keep(message, notes)
         return None
 
-    def last_words(self) -> Reply | None:
+    def _messages(self) -> Iterator[Message]:
+        if b"\n" not in self._received:
+            if len(self._received) > MAX_MESSAGE:
+                raise msgspec.DecodeError("no message is so long")
+            return
+        *lines, self._received = self._received.split(b"\n")
+        for line in lines:
+            yield _decode(line)
+
+    def _keep(self, wish: Keep, notes: Notes) -> None:
+        try:
+            answer: Kept | NotKept = Kept(notes.keep(wish.path, wish.name, wish.media_type))
+        except HoldfastError as problem:
+            answer = NotKept(problem.code, problem.message)
+        with suppress(BrokenPipeError):  # its end is noticed elsewhere
+            self.ask(answer)
+
+    def last_words(self, notes: Notes) -> Reply | None:
         """Give the reply of a process that has ended, if it sent one before."""
         os.set_blocking(self.replies, False)
         with suppress(BlockingIOError, EOFError, msgspec.DecodeError):
             while True:
-                reply = self.read()
+                reply = self.read(notes)
                 if reply is not None:
                     return reply
         return None
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the process and all its descendants that stayed in its group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
-
-    def has_ended(self) -> bool:
-        """Tell whether the process is over."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
     def end(self) -> int:
-        """Kill the group, wait for the process and let go of it; give its exit code, negative for a signal."""
-        self.signal(signal.SIGKILL)
-        code = self._process.wait()
+        """Kill it with its descendants and let go of it; give its exit code, negative for a signal."""
+        code = self.group.end()
         for fd in self._fds:
             os.close(fd)
+        self.output.close()
         return code
-
-
-def obituary(code: int) -> str:
-    """Say how a process ended that gave no result."""
-    if code >= 0:
-        return f"the handler's process exited with code {code} before it gave a result"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = "a signal"
-    return f"the handler's process was killed by {name} (signal {-code}) before it gave a result"

@@ -7,21 +7,19 @@ process is given up, and by the kernel if this worker is.
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 import threading
 from queue import SimpleQueue
 
 import msgspec
 
-from holdfast.clock import SystemClock
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.outcomes import Outcome, Raised, Returned
 from holdfast.workers.runners import Desk
-from holdfast.workers.runners.child import Reply, Request
-from holdfast.workers.runners.children import Child, obituary
+from holdfast.workers.runners.children import Child
+from holdfast.workers.runners.groups import Bell, Ladder, obituary
+from holdfast.workers.runners.wire import Reply, Request
 
 #: Seconds in which threads end once their processes were killed.
 CLOSING_S = 5.0
@@ -73,14 +71,14 @@ class ProcessRunner:
         with self._lock:
             slot = self._slots.get(assignment.grant.token)
             if slot is not None:
-                slot.wake()
+                slot.bell.ring()
 
     def close(self) -> None:
         """Kill every process."""
         self._closing.set()
         with self._lock:
             for slot in self._slots.values():
-                slot.wake()
+                slot.bell.ring()
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
@@ -93,20 +91,14 @@ class _Slot:
     def __init__(self, kill_after_s: float, closing: threading.Event) -> None:
         self._kill_after_s = kill_after_s
         self._closing = closing
-        self._clock = SystemClock()
         self._child: Child | None = None
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._mouth, False)
-
-    def wake(self) -> None:
-        """Make the thread look at what it was asked."""
-        os.write(self._mouth, b"\0")
+        #: Makes the thread look at what it was asked.
+        self.bell = Bell()
 
     def close(self) -> None:
         """Kill the process, if there is one."""
         self._give_up()
-        os.close(self._ear)
-        os.close(self._mouth)
+        self.bell.close()
 
     def run(self, assignment: Assignment) -> Outcome:
         """Run a handler to its end, or to that of its process."""
@@ -128,10 +120,13 @@ class _Slot:
         )
         if asked:
             return assignment.stopped()
-        return Raised(obituary(code), "exit", exit_code=code) if reply is None else reply.outcome
+        if reply is not None:
+            return reply.outcome
+        said = obituary(code, "the handler's process")
+        return Raised(f"{said} before it gave a result", "exit", exit_code=code)
 
     def _ready_child(self) -> Child:
-        if self._child is not None and self._child.has_ended():
+        if self._child is not None and self._child.group.has_ended():
             self._give_up()
         if self._child is None:
             self._child = Child()
@@ -143,36 +138,30 @@ class _Slot:
 
     def _await(self, child: Child, assignment: Assignment) -> Reply | None:
         """Wait for the reply; None if the process ended without one."""
-        kill_at: float | None = None
+        notes, bell = assignment.notes, self.bell
+        ladder = Ladder(child.group, self._kill_after_s)
         poll = select.poll()  # not select(): a busy program has descriptors beyond 1024
-        for fd in (child.replies, child.exit_fd, self._ear):
+        for fd in (child.replies, child.group.exit_fd, bell.fd):
             poll.register(fd, select.POLLIN)
-        while True:
-            if self._closing.is_set():
-                child.signal(signal.SIGKILL)
-            elif assignment.stop is not None and kill_at is None:
-                child.signal(signal.SIGTERM)
-                # A timeout must be reported before the lease ends, which is 10 s later and cannot be extended.
-                share = 0.5 if assignment.stop is Stop.TIMEOUT else 1.0
-                kill_at = self._clock.monotonic() + share * self._kill_after_s
-            elif kill_at is not None and kill_at <= self._clock.monotonic():
-                child.signal(signal.SIGKILL)
-                kill_at = float("inf")
-            left_s = None if kill_at is None or kill_at == float("inf") else kill_at - self._clock.monotonic()
-            readable = [fd for fd, _ in poll.poll(None if left_s is None else max(0, left_s) * 1000)]
-            if self._ear in readable:
-                os.read(self._ear, 1)
-            if child.exit_fd in readable:
-                return child.last_words()
+        child.output.register(poll)
+        reply: Reply | None = None
+        while reply is None:
+            left_ms = ladder.step(assignment.stop, is_closing=self._closing.is_set())
+            readable = [fd for fd, _ in poll.poll(left_ms)]
+            for fd in readable:
+                child.output.take(fd, poll, notes)
+            if bell.fd in readable:
+                bell.heard()
+            if child.group.exit_fd in readable:
+                reply = child.last_words(notes)
+                break
             if child.replies in readable:
                 try:
-                    reply = child.read()
+                    reply = child.read(notes)
                 except EOFError:
-                    poll.unregister(
-                        child.replies
-                    )  # closed by the handler; only the end of the process is left to wait for
-                    continue
+                    # Closed by the handler; only the end of the process is left to wait for.
+                    poll.unregister(child.replies)
                 except msgspec.DecodeError:
-                    return None  # written to by the handler
-                if reply is not None:
-                    return reply
+                    break  # written to by the handler
+        child.output.drain(notes)
+        return reply

@@ -1,0 +1,77 @@
+"""Chores: what a pump does beside moving work, at the moments it is awake anyway or a chore is due.
+
+Lines are written, the roster is told, wishes are heard, dead neighbours are noticed. None of it can fail a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.engine.engine import Engine
+from holdfast.model.ids import RunId
+from holdfast.model.workers import Wish
+from holdfast.workers.assignments import Assignment
+from holdfast.workers.neighbours import Neighbours
+from holdfast.workers.notes import RunNotes
+from holdfast.workers.presence import Presence
+from holdfast.workers.scribe import FLUSH_S, StoreScribe
+
+#: Seconds between two questions for a wish.
+WISH_S = 1.0
+_NEVER = float("inf")
+
+
+class Chores:
+    """The chores of one worker. Used by its pump alone, but for `notes`, `hear` and what they lead to."""
+
+    def __init__(self, engine: Engine, poke: Callable[[], None], presence: Presence | None = None) -> None:
+        """Do them for a worker, which shows itself by `presence` if at all; `poke` wakes its pump."""
+        self._presence = presence
+        self.neighbours = Neighbours(engine)
+        self._poke = poke
+        self._scribe = StoreScribe(engine.store, lambda: engine.look().now, poke)
+        self._flushed_at = self._asked_at = 0.0
+        #: What to do about a wish; set by the worker.
+        self.grant: Callable[[Wish], None] = lambda _wish: None
+
+    def notes(self, run_id: RunId) -> RunNotes:
+        """Give the notes of a new execution."""
+        return RunNotes(run_id, self._scribe, self._progressed)
+
+    def _progressed(self) -> None:
+        if self._presence is not None and not self._presence.is_stale:
+            self._presence.is_stale = True
+            self._poke()
+
+    def drain(self) -> None:
+        """Have it said that the worker takes no more jobs."""
+        if self._presence is not None:
+            self._presence.drain()
+
+    def flush(self) -> None:
+        """Write the lines that wait: before a report, so that whoever sees the end of a run sees all it said."""
+        self._scribe.flush()
+
+    def run(self, now: float, held: Sequence[Assignment]) -> bool:
+        """Do what is due; tell whether there may be new work."""
+        if self._scribe.has_lines and now >= self._flushed_at + FLUSH_S:
+            self._flushed_at = now
+            self._scribe.flush()
+        if self._presence is not None:
+            self._presence.note_if_due(held, now)
+        if held and now >= self._asked_at + WISH_S:
+            self._asked_at = now
+            self.hear()
+        return self.neighbours.look(now)
+
+    def hear(self) -> None:
+        """Ask for a wish. Called by the watcher while the pump sleeps."""
+        wish = None if self._presence is None else self._presence.wish()
+        if wish is not None:
+            self.grant(wish)
+
+    def due_at(self, *, is_busy: bool) -> float:
+        """Give when something is due (monotonic)."""
+        flush_at = self._flushed_at + FLUSH_S if self._scribe.has_lines else _NEVER
+        note_at = _NEVER if self._presence is None else self._presence.due_at(is_busy=is_busy)
+        return min(flush_at, note_at, self.neighbours.look_at)

@@ -1,0 +1,42 @@
+"""Neighbours: other processes that work on the same store. When one of them dies, its jobs wait for nobody's clock.
+
+Looked after about once a second while some job runs in another process, by whoever is there; not at all otherwise.
+"""
+
+from __future__ import annotations
+
+from holdfast.engine import maintenance
+from holdfast.engine.engine import Engine
+
+#: Seconds between two looks.
+LOOK_S = 1.0
+_NEVER = float("inf")
+
+
+class Neighbours:
+    """Ends the leases of processes that are gone."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        #: When to look next (monotonic).
+        self.look_at = _NEVER
+
+    def stir(self, now: float) -> None:
+        """Hear that something has happened in the store: a neighbour may have begun a job."""
+        self.look_at = min(self.look_at, now + LOOK_S)
+
+    def look(self, now: float) -> bool:
+        """Look, if it is time; tell whether jobs were taken from the dead."""
+        if now < self.look_at:
+            return False
+        if not self._has_foreign_lease():
+            self.look_at = _NEVER
+            return False
+        self.look_at = now + LOOK_S
+        ending = getattr(maintenance, "end_dead_sessions", lambda _: 0)
+        return bool(ending(self._engine) > 0)
+
+    def _has_foreign_lease(self) -> bool:
+        own = self._engine.session_id
+        with self._engine.read() as view:
+            return any(job.session_id != own for job in view.local_leases())

@@ -1,0 +1,146 @@
+"""Notes: what one execution says while it works, beside its outcome: lines, progress, artifacts.
+
+Bounded, so that no handler can flood the store: a line, the lines of a run, the artifacts of a run. Knows no store: the
+scribe of the worker takes the lines and keeps the content.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from holdfast.errors import InvalidValue
+from holdfast.model.artifacts import Artifact
+from holdfast.model.ids import RunId
+from holdfast.model.payloads import NULL
+from holdfast.model.workers import Progress
+from holdfast.workers.artifacts import MAX_ARTIFACTS, take
+
+Stream = Literal["log", "stdout", "stderr"]
+
+#: Bytes of one line; the rest of it is cut.
+MAX_LINE = 8 * 1024
+#: Bytes of all lines of one run; what comes later is left out.
+MAX_LINES = 1 << 20
+
+_FULL = f"… {MAX_LINES:,} bytes are kept of a run's lines; the rest is left out"
+_encode = msgspec.json.Encoder().encode
+
+
+class Notes(Protocol):
+    """Where an execution's notes go. Any thread of the handler may call it."""
+
+    def say(self, stream: Stream, level: str, text: str) -> None:
+        """Take whole lines. Never raises, never waits."""
+        ...
+
+    def write(self, stream: Stream, text: str) -> None:
+        """Take a piece of what was printed; lines are made of it. Never raises, never waits."""
+        ...
+
+    def advance(self, progress: Progress) -> None:
+        """Take how far the work is; the last one counts."""
+        ...
+
+    def keep(self, path: str, name: str | None, media_type: str | None) -> Artifact:
+        """Take a file. Raises InvalidValue if it cannot be one, StoreError if it cannot be kept."""
+        ...
+
+
+class Scribe(Protocol):
+    """Who keeps the notes of all executions of a worker."""
+
+    def line(self, run_id: RunId, stream: Stream, level: str, text: str) -> None:
+        """Take one line, or leave it out. Never raises, never waits."""
+        ...
+
+    def put(self, content: bytes) -> str:
+        """Keep content and give its SHA-256 in hex. Raises StoreError."""
+        ...
+
+
+class RunNotes:
+    """The notes of one execution, in the process of its worker."""
+
+    __slots__ = ("_advanced", "_bytes", "_lock", "_open", "_run_id", "_scribe", "artifacts", "progress")
+
+    def __init__(
+        self, run_id: RunId, scribe: Scribe | None = None, advanced: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take notes for a run; without a scribe lines are not kept. `advanced` is told of each progress."""
+        self._advanced = advanced
+        self._run_id = run_id
+        self._scribe = scribe
+        self._bytes = 0
+        self._lock = threading.RLock()
+        #: What was printed since the last end of a line.
+        self._open: dict[Stream, str] = {}
+        self.progress: Progress | None = None
+        self.artifacts: tuple[Artifact, ...] = ()
+
+    # --- lines --------------------------------------------------------------------------------------------------------
+
+    def say(self, stream: Stream, level: str, text: str) -> None:
+        """Take whole lines."""
+        for line in text.splitlines() or [""]:
+            self._line(stream, level, line)
+
+    def write(self, stream: Stream, text: str) -> None:
+        """Take a piece of what was printed."""
+        with self._lock:
+            *whole, rest = (self._open.pop(stream, "") + text).split("\n")
+            # A line without end is cut into pieces before it fills the memory.
+            while len(rest) >= MAX_LINE:
+                whole.append(rest[:MAX_LINE])
+                rest = rest[MAX_LINE:]
+            if rest:
+                self._open[stream] = rest
+        for line in whole:
+            self._line(stream, "", line.removesuffix("\r"))
+
+    def end(self) -> None:
+        """Close lines that were left open."""
+        with self._lock:
+            left, self._open = self._open, {}
+        for stream, line in left.items():
+            self._line(stream, "", line)
+
+    def _line(self, stream: Stream, level: str, line: str) -> None:
+        if self._scribe is None or self._bytes > MAX_LINES:
+            return
+        raw = line.encode("utf-8", "backslashreplace")
+        if len(raw) > MAX_LINE:
+            mark = f" … {len(raw):,} bytes, cut".encode()
+            raw = raw[: MAX_LINE - len(mark)].decode(errors="ignore").encode() + mark
+        self._bytes += len(raw) + 1
+        if self._bytes > MAX_LINES:
+            raw, stream, level = _FULL.encode(), "log", ""
+        self._scribe.line(self._run_id, stream, level, raw.decode())
+
+    # --- progress and artifacts ---------------------------------------------------------------------------------------
+
+    def advance(self, progress: Progress) -> None:
+        """Take how far the work is."""
+        self.progress = progress
+        self._advanced()
+
+    def keep(self, path: str, name: str | None, media_type: str | None) -> Artifact:
+        """Take a file."""
+        if len(self.artifacts) >= MAX_ARTIFACTS:
+            raise InvalidValue(f"a run has at most {MAX_ARTIFACTS} artifacts; this one was not kept.", field="path")
+        if self._scribe is None:
+            raise InvalidValue("artifacts are kept only for a handler that a worker runs.", field="path")
+        taken = take(path, name, media_type, self._scribe.put)
+        with self._lock:
+            self.artifacts = (*self.artifacts, taken)
+        return taken
+
+    def reported(self) -> tuple[msgspec.Raw, msgspec.Raw]:
+        """Give artifacts and progress as a report carries them."""
+        return (
+            msgspec.Raw(_encode(self.artifacts)) if self.artifacts else NULL,
+            msgspec.Raw(_encode(self.progress)) if self.progress is not None else NULL,
+        )
