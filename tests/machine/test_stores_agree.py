@@ -28,6 +28,7 @@ from holdfast.model.commands import (
     Cancel,
     Command,
     Complete,
+    EndSession,
     EndSessions,
     Enqueue,
     Extend,
@@ -45,15 +46,19 @@ from holdfast.model.commands import (
     ResumeQueue,
     Retention,
     Retry,
+    SetQueue,
     Snooze,
     Update,
 )
-from holdfast.model.events import JobChanges, JobCreated
+from holdfast.model.events import JobChanges, JobCreated, QueueChanges
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Leased, Outcome
-from holdfast.model.times import FOREVER, Timestamp, later, stamp
+from holdfast.model.records import Queue
+from holdfast.model.times import FIRST, FOREVER, Timestamp, later, stamp
+from holdfast.rules.explain import explain
 from holdfast.rules.invariants import violations
+from holdfast.rules.limits import next_opening
 from holdfast.rules.state import Lane
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.protocol import JobQuery, Store, View
@@ -85,6 +90,7 @@ numbers = st.integers(0, 1_000)
 payloads = st.sampled_from([b"{}", b'{"n":1}', b'{"n": 2}', b"[]", b'{"n":NaN}']).map(msgspec.Raw)
 seconds = st.sampled_from([None, None, None, 0, 1, 10, 100])
 holds = st.sampled_from([*KeyHold])
+limit_keys = st.sampled_from([None, None, "l1", "l2"])
 
 
 @st.composite
@@ -113,6 +119,8 @@ def new_jobs(draw: st.DrawFn) -> NewJob:
         key_hold=hold,
         key_window_s=60 if hold is KeyHold.WINDOW else None,
         on_conflict=draw(st.sampled_from(["return", "reject", "replace"])),
+        limit_key=draw(limit_keys),
+        key_limit=draw(st.integers(1, 2)),
         tags=draw(st.sampled_from([None, {"a": "b"}])),
     )
 
@@ -127,10 +135,27 @@ def changes(draw: st.DrawFn) -> JobChanges:
         "expires_at": st.sampled_from([None, 20, 200]).map(lambda s: None if s is None else later(stamp(START), s)),
         "lease_s": st.sampled_from([5, 60]),
         "max_attempts": st.integers(1, 4),
+        "limit_key": limit_keys,
+        "key_limit": st.integers(1, 2),
         "tags": st.sampled_from([None, {"c": "d"}]),
     }
     names = draw(st.sets(st.sampled_from(sorted(every)), max_size=3))
     return JobChanges(**{name: draw(every[name]) for name in sorted(names)})
+
+
+@st.composite
+def queue_limits(draw: st.DrawFn) -> QueueChanges:
+    every: dict[str, st.SearchStrategy[Any]] = {
+        "max_running": st.sampled_from([None, 1, 2]),
+        "rate_count": st.sampled_from([None, 1, 2]),
+        "rate_scope": st.sampled_from(["queue", "key"]),
+        "aging_s": st.sampled_from([None, 0.5, 10]),
+    }
+    names = draw(st.sets(st.sampled_from(sorted(every)), min_size=1, max_size=3))
+    fields = {name: draw(every[name]) for name in sorted(names)}
+    if "rate_count" in fields:
+        fields["rate_period_s"] = None if fields["rate_count"] is None else draw(st.sampled_from([1, 30, 100.5]))
+    return QueueChanges(**fields)
 
 
 def leases() -> st.SearchStrategy[Lease]:
@@ -230,7 +255,6 @@ class StoresAgree(RuleBasedStateMachine):
         self._compare_feeds()
         with self.memory.read() as view:
             assert list(violations(view)) == []
-            assert all(job.rank == -job.priority for job in view.all(Job))
         if self._turn % DEEP == 0:
             self.compare_everything()
         return expected
@@ -381,6 +405,18 @@ class StoresAgree(RuleBasedStateMachine):
             case _:
                 self.send(ResumeQueue(cmd=cmd, queue=queue))
 
+    @rule(cmd=cmds, queue=queues, namespace=namespaces, limits=queue_limits())
+    def limit(self, cmd: str, queue: str, namespace: str, limits: QueueChanges) -> None:
+        self.send(SetQueue(cmd=cmd, queue=queue, namespace=namespace, changes=limits))
+
+    @precondition(lambda self: self.tokens)
+    @rule(kind=st.integers(0, 12), number=numbers, before=queue_limits(), after=queue_limits(), command=leases())
+    def report_limit_and_lease_in_one_batch(
+        self, kind: int, number: int, before: QueueChanges, after: QueueChanges, command: Lease
+    ) -> None:
+        first, second = (SetQueue(queue="default", changes=limits) for limits in (before, after))
+        self.send_all([first, self._report(kind, number, 0), second, command, command])
+
     # --- time and maintenance -----------------------------------------------------------------------------------------
 
     @rule(by=st.sampled_from([0.000001, 1, 5, 10, 30, 100, 3600]))
@@ -404,6 +440,10 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(session_id=st.sampled_from(["s1", "s2", "s3"]))
     def end_sessions(self, session_id: str) -> None:
         self.send(EndSessions(session_id=session_id))
+
+    @rule(session_id=st.sampled_from(["s1", "s2", "s3"]))
+    def end_one_session(self, session_id: str) -> None:
+        self.send(EndSession(session_id=session_id))
 
     @rule(recovers=st.booleans())
     def reopen(self, *, recovers: bool) -> None:
@@ -461,6 +501,17 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
         "runs": {job.job_id: [run.run_id for run in view.runs(job.job_id)] for job in view.all(Job)},
         "successors": {job.job_id: [heir.job_id for heir in view.successors(job.job_id)] for job in view.all(Job)},
         "local": [job.job_id for job in view.local_leases()],
+        "running": [sorted(view.running(*space)) for space in spaces],
+        "limited": [sorted(view.running_with(namespace, key)) for namespace in ("", "x") for key in ("l1", "l2")],
+        "queued": [[job.job_id for job in view.queued(*space)] for space in spaces],
+        "starts": [
+            list(view.starts(queue.namespace, queue.name, key, FIRST))
+            for queue in view.all(Queue)
+            for key in (None, "l1", "l2")
+            if queue.rate_count is not None
+        ],
+        "opening": [next_opening(view, namespace, ("default", "other"), now) for namespace in ("", "x")],
+        "reasons": {job.job_id: explain(view, job, now) for job in view.all(Job)},
         "granted": {cmd: [job.job_id for job in view.granted_by(cmd)] for cmd in ("c1", "c2", "c3")},
     }
 

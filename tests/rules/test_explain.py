@@ -17,8 +17,10 @@ from holdfast.model.commands import (
     PauseDispatch,
     PauseQueue,
     Release,
+    SetQueue,
     Snooze,
 )
+from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import Backoff, Job, RetryMode
 from holdfast.rules.explain import COUNTED, explain
 from holdfast.stores.memory import MemoryStore
@@ -150,3 +152,79 @@ def test_a_link_of_a_chain_names_who_carries_on(engine):
     found = why(engine, "a")
     assert found.holder == heir
     assert found.sentence.endswith(f"carried on by {heir}")
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def limit(engine, **changes):
+    engine.ask(SetQueue(queue="default", changes=QueueChanges(**changes)))
+
+
+def lease(engine, n=1):
+    return engine.ask(Lease(worker_id="w", n=n)).grants
+
+
+def test_a_full_queue_is_named_with_the_jobs_that_hold_its_places(engine):
+    put(engine, "0f3a-one", "77c1-two", "waits")
+    limit(engine, max_running=2)
+    lease(engine, 3)
+    found = why(engine, "waits")
+    assert (found.code, found.holder, found.held_by) == ("queue_limit", "0f3a-one", ("0f3a-one", "77c1-two"))
+    assert found.sentence == "queue limit 2 of 2, held by 0f3a…, 77c1…"
+    assert found.until is None
+
+
+def test_of_many_holders_a_few_are_named_as_far_as_they_differ(engine):
+    put(engine, *(f"same-{n}" for n in range(5)), "waits")
+    limit(engine, max_running=5)
+    lease(engine, 6)
+    found = why(engine, "waits")
+    assert found.sentence == "queue limit 5 of 5, held by same-0, same-1, same-2 and 2 more"
+    assert len(found.held_by) == 5
+
+
+def test_a_full_key_is_named_before_a_full_queue(engine):
+    put(engine, "a", "b", limit_key="api")
+    put(engine, "c")
+    limit(engine, max_running=1)
+    lease(engine)
+    assert (why(engine, "b").code, why(engine, "b").holder) == ("key_limit", "a")
+    assert why(engine, "b").sentence == "limit key api 1 of 1, held by a"
+    assert why(engine, "c").code == "queue_limit"
+
+
+def test_a_used_up_rate_tells_when_it_opens(engine, clock):
+    put(engine, "a", "b", "c")
+    limit(engine, rate_count=2, rate_period_s=60)
+    lease(engine)
+    clock.advance(10)
+    lease(engine)
+    clock.advance(10)
+    found = why(engine, "c")
+    assert (found.code, found.holder, found.until) == ("rate_limit", "default", "2026-01-01T00:01:00.000000Z")
+    assert found.sentence == "rate of 2 in 60 s is used up; next start at 2026-01-01T00:01:00.000000Z"
+    clock.advance(40)
+    assert why(engine, "c").code == "ready"
+
+
+def test_a_rate_for_each_key_holds_back_its_own_key_only(engine):
+    put(engine, "a", "b", limit_key="k", key_limit=9)
+    put(engine, "c", limit_key="l", key_limit=9)
+    put(engine, "d")
+    limit(engine, rate_count=1, rate_period_s=60, rate_scope="key")
+    lease(engine)
+    assert why(engine, "b").code == "rate_limit"
+    assert "for limit key k" in why(engine, "b").sentence
+    assert [why(engine, job_id).code for job_id in ("c", "d")] == ["behind", "behind"]
+
+
+def test_a_limit_comes_after_a_pause_and_a_delay_and_before_a_missing_worker(engine):
+    put(engine, "a", "b", limit_key="k")
+    put(engine, "later", limit_key="k", delay_s=60)
+    limit(engine, max_running=1)
+    lease(engine)
+    assert why(engine, "later").code == "delayed"
+    assert why(engine, "b", served=lambda *_: False).code == "key_limit"
+    engine.ask(PauseQueue(queue="default"))
+    assert why(engine, "b").code == "queue_paused"

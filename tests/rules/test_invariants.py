@@ -98,6 +98,10 @@ def held_by_a_running_job(world):
     world.tables.put(HeldKey, "\0x", HeldKey("", "x", "j", KeyHold.QUEUED))
 
 
+def in_another_band(world):
+    replace(world, world.job(), rank=7)
+
+
 def two_heirs(world):
     for name in ("h1", "h2"):
         world.enqueue(name)
@@ -143,6 +147,7 @@ def shared_token(world):
         (running, held_by_a_running_job, "PERS-008"),
         (done, run_ended_without_time, "INV-002"),
         (running, run_open_with_time, "INV-002"),
+        (running, in_another_band, "INV-004"),
         (done, ended_without_time, "ended"),
         (running, alive_with_time, "ended"),
     ],

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run
-from holdfast.model.records import AUTHORITY, Authority, HeldKey, Record
+from holdfast.model.records import AUTHORITY, Authority, HeldKey, Queue, Record, pair
 from holdfast.rules.keys import table_key
+from holdfast.rules.order import rank_of
 from holdfast.rules.state import State
 
 R = TypeVar("R", bound=Record)
@@ -64,6 +65,11 @@ def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
     numbers = [run.run_no for run in runs if run.run_no]
     if numbers != list(range(1, job.executions + 1)):
         yield Fault("PERS-003", f"job {job.job_id} has runs {numbers} after {job.executions} executions", job.job_id)
+    # A successor has the band of the job it carries on.
+    if not job.has_ended and job.retry_kind is not RetryKind.AUTO:
+        rank = rank_of(job.priority, job.created_at, state.get(Queue, pair(job.namespace, job.queue)))
+        if job.rank != rank:
+            yield Fault("INV-004", f"job {job.job_id} stands in band {job.rank} instead of {rank}", job.job_id)
     heirs = [heir for heir in state.successors(job.job_id) if heir.retry_kind is RetryKind.AUTO]
     if len(heirs) > 1:
         yield Fault("PERS-006", f"job {job.job_id} has {len(heirs)} automatic successors", job.job_id)

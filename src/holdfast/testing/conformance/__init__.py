@@ -24,6 +24,7 @@ from holdfast.testing.conformance.feed import Feed, Wait
 from holdfast.testing.conformance.harness import Harness, Topic
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import Leases
+from holdfast.testing.conformance.limits import Limits
 from holdfast.testing.conformance.order import Order
 from holdfast.testing.conformance.pause import Pause
 from holdfast.testing.conformance.queries import Queries
@@ -48,6 +49,7 @@ __all__ = [
     "Keys",
     "LatestStart",
     "Leases",
+    "Limits",
     "ManualRetries",
     "Order",
     "Pause",
@@ -76,6 +78,7 @@ class Conformance(
     Clocks,
     LatestStart,
     Pause,
+    Limits,
     Keeping,
     Feed,
     Wait,
