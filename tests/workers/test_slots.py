@@ -1,5 +1,7 @@
 """Slots, with a runner that does nothing by itself: who runs, who waits, and whose outcome counts."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -170,3 +172,19 @@ def test_what_never_began_is_released_as_such():
     one = assignment(1)
     one.ask_to_stop(Stop.SHUTDOWN)
     assert one.stopped() == Released(begun=False)
+
+
+def test_a_runner_may_take_the_next_assignment_of_its_own_while_others_are_started():
+    made = Slots(1, lambda: 7.0, lambda desk: {"thread": Idle(desk), "loop": Idle(desk)})
+    first, own, other, last = (assignment(n) for n in range(1, 5))
+    other.spec = replace(SPEC, isolation="loop")
+    made.add([first, own, other, last])
+    assert made.end_for_next(first, Returned()) is own
+    assert made._runners["thread"].started == [first], "it is not started twice"
+    assert (own.started_at, first.ended_at) == (7.0, 7.0)
+    assert made.end_for_next(own, Returned()) is None
+    assert made._runners["loop"].started == [other]
+    made.end(other, Returned())
+    assert made._runners["thread"].started == [first, last]
+    assert made.end_for_next(last, Returned()) is None
+    assert [one for one, _ in made.collect()] == [first, own, other, last]

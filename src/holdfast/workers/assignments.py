@@ -27,7 +27,18 @@ class Stop(StrEnum):
 class Assignment:
     """A job granted to this worker, with what it takes to run it."""
 
-    __slots__ = ("context", "grant", "granted_at", "lost_at", "notes", "renew_at", "spec", "started_at", "stop")
+    __slots__ = (
+        "context",
+        "ended_at",
+        "grant",
+        "granted_at",
+        "lost_at",
+        "notes",
+        "renew_at",
+        "spec",
+        "started_at",
+        "stop",
+    )
 
     def __init__(self, grant: Grant, spec: TaskSpec, sent_at: float, notes: RunNotes | None = None) -> None:
         """Hold a grant whose Lease was sent at `sent_at` (monotonic seconds)."""
@@ -39,6 +50,8 @@ class Assignment:
         self.granted_at = sent_at
         #: When the handler was handed to its runner; None while it waits for a slot.
         self.started_at: float | None = None
+        #: When its handler gave the slot back.
+        self.ended_at: float | None = None
         #: The first reason for which it was asked to end.
         self.stop: Stop | None = None
         self.renew_at = self.lost_at = 0.0

@@ -34,10 +34,8 @@ log = logging.getLogger("holdfast.worker")
 
 #: Leases one command may ask for.
 MOST = 100
-#: Handlers shorter than this (seconds, on average) are worth leasing ahead of free slots.
-SHORT_S = 0.05
-#: How many of them, for each slot.
-AHEAD = 1
+#: Work is leased this far ahead of free slots, in seconds of handlers on average; longer ones are not worth it.
+AHEAD_S = 0.05
 #: What waits for a slot longer than this is given back, for others to run. Seconds.
 PATIENCE_S = 0.5
 #: Seconds between two looks at whether running jobs were cancelled, and between two ticks.
@@ -48,6 +46,8 @@ SWEEP_S = 60.0
 RETRY_S = 1.0
 #: Seconds that handlers have to end once they were asked to, at shutdown.
 FAREWELL_S = 5.0
+#: No handler is taken to be shorter, seconds.
+_SHORTEST_S = 1e-6
 _NEVER = float("inf")
 #: Refusals of a report that no other report would fare better with.
 _GONE = {LeaseLost.code, UnknownLease.code, AlreadyReported.code, JobNotFound.code}
@@ -185,8 +185,9 @@ class Pump:
     def _room(self) -> int:
         if self._is_quiet:
             return 0
-        ahead = AHEAD * self._slots.size if self._mean_s < SHORT_S else 0
-        return min(MOST, self._slots.room(ahead))
+        # At most as much as one command may ask for.
+        ahead = min(MOST, int(self._slots.size * AHEAD_S / max(self._mean_s, _SHORTEST_S)))
+        return min(MOST, self._slots.room(ahead if self._mean_s < AHEAD_S else 0))
 
     # --- what has ended -----------------------------------------------------------------------------------------------
 
@@ -197,7 +198,8 @@ class Pump:
             assignment.notes.end()
             if assignment.started_at is not None:
                 # A mean that forgets: a slow handler ends the leasing ahead at once, fast ones bring it back.
-                self._mean_s += (now - assignment.started_at - self._mean_s) / 8
+                took_s = (assignment.ended_at or now) - assignment.started_at
+                self._mean_s += (took_s - self._mean_s) / 8
 
     def _enforce(self, now: float) -> None:
         """Stop what has run too long or lost its lease; give back what has waited too long."""

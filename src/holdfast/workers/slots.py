@@ -51,7 +51,7 @@ class Slots(Desk):
             for assignment in assignments:
                 self._open[assignment.grant.token] = assignment
                 self._waiting.append(assignment)
-            starting = self._take_slots()
+            starting = self._take_slots(self._monotonic())
         self._start(starting)
 
     def held(self) -> list[Assignment]:
@@ -127,12 +127,25 @@ class Slots(Desk):
 
     def end(self, assignment: Assignment, outcome: Outcome) -> None:
         """Take the outcome, unless there is one, and the slot."""
+        self._start(self._end(assignment, outcome))
+
+    def end_for_next(self, assignment: Assignment, outcome: Outcome) -> Assignment | None:
+        """Take the outcome and the slot, and give what the same runner is to run next, if anything waits."""
+        starting = self._end(assignment, outcome)
+        if not starting:
+            return None
+        isolation = assignment.spec.isolation
+        mine = next((each for each in starting if each.spec.isolation == isolation), None)
+        self._start(each for each in starting if each is not mine)
+        return mine
+
+    def _end(self, assignment: Assignment, outcome: Outcome) -> list[Assignment]:
+        """Free a slot; give what is to be started."""
         with self._lock:
+            assignment.ended_at = self._monotonic()
             self._take(assignment, outcome)
             self._busy -= 1
-            starting = self._take_slots()
-        if starting:
-            self._start(starting)
+            return self._take_slots(assignment.ended_at)
 
     def _take(self, assignment: Assignment, outcome: Outcome) -> None:
         if self._open.pop(assignment.grant.token, None) is None:
@@ -144,9 +157,8 @@ class Slots(Desk):
             self._ended.append((assignment, outcome))
         self._changed.notify_all()
 
-    def _take_slots(self) -> list[Assignment]:
+    def _take_slots(self, now: float) -> list[Assignment]:
         starting: list[Assignment] = []
-        now = self._monotonic() if self._waiting else 0.0
         while self._waiting and self._busy < self.size:
             assignment = self._waiting.popleft()
             assignment.started_at = now

@@ -83,7 +83,7 @@ class Worker:
                 "shell": ShellRunner(desk, kill_after_s),
             }
 
-        self.slots = Slots(concurrency, lambda: engine.look().monotonic, runners)
+        self.slots = Slots(concurrency, engine.time.clock.monotonic, runners)
         scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
         self.presence = Presence(engine, me)
         self._chores = Chores(engine, self.slots.poke, self.presence)

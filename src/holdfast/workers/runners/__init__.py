@@ -22,6 +22,10 @@ class Desk(Protocol):
         """Take the outcome, unless there is one, and the slot."""
         ...
 
+    def end_for_next(self, assignment: Assignment, outcome: Outcome) -> Assignment | None:
+        """Do as `end`, and give the next assignment of the same runner, which has its slot already, or None."""
+        ...
+
 
 class Runner(Protocol):
     """One way to run handlers."""
