@@ -1,4 +1,4 @@
-"""A worker that a limit refused goes on as soon as it may: by the event of whoever frees a place, or when a rate opens."""
+"""A worker refused by a limit goes on as soon as it may: by the event that frees a place, or when a rate opens."""
 
 import threading
 
