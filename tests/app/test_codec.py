@@ -177,7 +177,7 @@ def test_a_value_that_does_not_fit_is_refused_when_it_is_packed(kind, value):
 
 def test_a_payload_too_large_is_refused():
     with pytest.raises(PayloadTooLarge):
-        of(str).pack(("x" * (2 << 20),), {})
+        of(str).pack(("x" * (257 << 20),), {})
 
 
 def everything(first: int, /, second: int, *rest: int, third: int, fourth: int = 4, **more: int) -> list[Any]:

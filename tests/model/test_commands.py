@@ -49,6 +49,7 @@ EVERY = [
     c.ResumeDispatch(),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
+    c.EndSession(session_id="s", limit=7),
     c.Prune(retention=c.Retention(done_s=1), limit=5),
 ]
 

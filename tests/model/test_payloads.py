@@ -4,6 +4,7 @@ import enum
 import json
 import math
 from collections import OrderedDict
+from hashlib import sha256
 from types import MappingProxyType
 
 import msgspec
@@ -12,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
-from holdfast.model.payloads import MAX_BYTES, MAX_DEPTH, MAX_ERROR, admit, admit_object, pack, shorten_error
+from holdfast.model.payloads import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_ERROR,
+    admit,
+    admit_object,
+    blob_ref,
+    pack,
+    ref_in,
+    shorten_error,
+)
 
 TEXT = st.text()  # hypothesis leaves surrogates out
 SCALARS = (
@@ -269,11 +280,42 @@ def test_v8_marks_of_order_other_encodings_and_broken_text_are_refused(text):
 
 def test_a_payload_too_large_is_refused_both_ways():
     with pytest.raises(PayloadTooLarge) as caught:
-        pack("x" * MAX_BYTES, "result")
+        pack("x" * 1000, "result", 1000)
     assert caught.value.facts == {"field": "result"}
+    with pytest.raises(PayloadTooLarge, match=r"1,002 bytes are more than the 1,000"):
+        admit(b'"' + b"x" * 1000 + b'"', "params", 1000)
+    assert len(bytes(admit(b'"' + b"x" * 998 + b'"', "params", 1000))) == 1000
     with pytest.raises(PayloadTooLarge):
-        admit(b'"' + b"x" * MAX_BYTES + b'"')
-    assert len(bytes(admit(b'"' + b"x" * (MAX_BYTES - 2) + b'"'))) == MAX_BYTES
+        admit(bytes(MAX_BYTES + 1))
+
+
+# references
+
+
+def test_a_reference_is_read_as_it_was_written():
+    digest = sha256(b"content").hexdigest()
+    for size in (0, 65_537, MAX_BYTES):
+        assert ref_in(blob_ref(digest, size)) == (digest, size)
+        assert admit(blob_ref(digest, size)) == blob_ref(digest, size)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{}",
+        b'{"$blob":"%s"}' % (b"a" * 64),
+        b'{"$blob":"%s","size":7 }' % (b"a" * 64),
+        b'{"$blob":"%s","size":-7}' % (b"a" * 64),
+        b'{"$blob":"%s","size":7}' % (b"A" * 64),
+        b'{"$blob":"%s","size":7}' % (b"a" * 63),
+        b'{"$blob":"%s","size":7,"a":1}' % (b"a" * 64),
+        b'{"a":{"$blob":"%s","size":7}}' % (b"a" * 64),
+        b'{"size":7,"$blob":"%s"}' % (b"a" * 64),
+        b'{"$blob":"%s","size":7}\n' % (b"a" * 64),
+    ],
+)
+def test_what_only_looks_like_a_reference_is_content(text):
+    assert ref_in(msgspec.Raw(text)) is None
 
 
 def test_params_must_be_an_object():

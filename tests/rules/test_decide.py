@@ -46,6 +46,7 @@ pause dispatch  | QUEUED      | QUEUED      | QUEUED      | RUNNING     | RUNNIN
 resume dispatch | =           | =           | =           | =           | =           | =
 expire          | =           | =           | =           | =           | =           | QUEUED
 end sessions    | =           | =           | =           | QUEUED      | CANCELLED   | QUEUED
+end session     | =           | =           | =           | QUEUED      | CANCELLED   | QUEUED
 prune           | =           | =           | =           | =           | =           | =
 """
 ENDED = """
@@ -75,6 +76,7 @@ pause dispatch  | COMPLETED   | FAILED      | DEAD        | DEAD        | CANCEL
 resume dispatch | =           | =           | =           | =           | =           | =           | =
 expire          | =           | =           | =           | =           | =           | =           | =
 end sessions    | =           | =           | =           | =           | =           | =           | =
+end session     | =           | =           | =           | =           | =           | =           | =
 prune           | GONE        | GONE        | GONE        | GONE        | GONE        | GONE        | GONE
 """
 
@@ -191,6 +193,8 @@ def order(name, token, cmd=""):
             return c.Expire(cmd=cmd)
         case "end sessions":
             return c.EndSessions(session_id="now", cmd=cmd)
+        case "end session":
+            return c.EndSession(session_id="before", cmd=cmd)
         case "prune":
             return c.Prune(retention=c.Retention(done_s=0, failed_s=0), cmd=cmd)
     raise AssertionError(name)
@@ -253,7 +257,7 @@ EFFECT = {
     "update": "QUEUED", "update params": "QUEUED", "move": "QUEUED", "normalize": "QUEUED", "set queue": "QUEUED",
     "retry": "FAILED", "pause queue": "QUEUED", "pause dispatch": "QUEUED", "extend": "RUNNING", "complete": "RUNNING",
     "fail": "RUNNING", "fail fatal": "RUNNING", "snooze": "RUNNING", "give up": "RUNNING", "release": "RUNNING",
-    "expire": "LAPSED", "end sessions": "RUNNING", "prune": "COMPLETED",
+    "expire": "LAPSED", "end sessions": "RUNNING", "end session": "RUNNING", "prune": "COMPLETED",
 }  # fmt: skip
 
 

@@ -492,6 +492,28 @@ def test_the_next_opening_ends_local_leases_and_lets_remote_ones_live():
     assert len(world.groups) == length
 
 
+def test_the_end_of_one_opening_leaves_all_others_alone():
+    world = World()
+    for job_id, session in (("dead", "gone"), ("mine", "now"), ("other", "alive"), ("remote", None)):
+        world.enqueue(job_id)
+        world.lease(session_id=session)
+    assert world.do(c.EndSession(session_id="gone")).count == 1
+    assert (world.job("dead").status, world.run("dead").reason, world.job("dead").expiries) == ("QUEUED", "restart", 1)
+    assert {world.job(job_id).status for job_id in ("mine", "other", "remote")} == {"RUNNING"}
+    length = len(world.groups)
+    assert world.do(c.EndSession(session_id="gone")).count == 0
+    assert len(world.groups) == length
+
+
+def test_the_leases_of_one_opening_end_in_bounded_steps():
+    world = World()
+    for number in range(5):
+        world.enqueue(str(number))
+        world.lease(session_id="gone")
+    seen = [world.do(c.EndSession(session_id="gone", limit=2)) for _ in range(4)]
+    assert [(swept.count, swept.more) for swept in seen] == [(2, True), (2, True), (1, False), (0, False)]
+
+
 def test_many_sessions_end_in_bounded_steps():
     world = World()
     for number in range(5):

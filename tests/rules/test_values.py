@@ -103,6 +103,7 @@ ALSO = {
     ("delay_s", "release"): lambda v: c.Release(**HELD, begun=True, delay_s=v),
     ("limit", "prune"): lambda v: c.Prune(limit=v),
     ("limit", "sessions"): lambda v: c.EndSessions(session_id="s", limit=v),
+    ("limit", "session"): lambda v: c.EndSession(session_id="s", limit=v),
     ("job_id", "cancel"): lambda v: c.Cancel(job_id=v),
     ("job_id", "retry"): lambda v: c.Retry(job_id=v, new_job_id="k"),
     ("token", "complete"): lambda v: c.Complete(job_id="j", token=v),

@@ -12,6 +12,7 @@ from holdfast.stores.sqlite.schema import lay_out
 from holdfast.stores.sqlite.statements import SQL, assigned, blocks, inserted, read_sql
 
 READY, HELD_BACK = "ix_jobs_ready (namespace=? AND queue=?", "ix_jobs_held_back (namespace=? AND queue=?"
+NAMING = [f"ix_{index}_blob (<expr>=?)" for index in ("jobs_params", "jobs_result", "runs_params", "runs_details")]
 #: Block → what its plan must search. Whatever is asked for on the way of a job is here.
 SEARCHES = {
     "job": ["sqlite_autoindex_jobs_1 (job_id=?)"],
@@ -26,6 +27,11 @@ SEARCHES = {
     "successors": ["ix_jobs_retry_of (retry_of=?)"],
     "ready": [READY],
     "ready_of_types": [READY],
+    "running": ["ix_jobs_active (namespace=? AND queue=?)"],
+    "running_with": ["ix_jobs_limit (namespace=? AND limit_key=?)"],
+    "starts": ["ix_runs_started (namespace=? AND queue=? AND started_at>?)"],
+    "starts_with": ["ix_runs_key (namespace=? AND queue=? AND limit_key=? AND started_at>?)"],
+    "queued": [f"{READY})", f"{HELD_BACK})"],
     "band": [f"{READY} AND rank=?)", f"{HELD_BACK} AND rank=?)"],
     "next_band": [f"{READY} AND rank>?)", f"{HELD_BACK} AND rank>?)"],
     "lowest_position": [f"{READY} AND rank=?)", f"{HELD_BACK} AND rank=?)"],
@@ -49,6 +55,18 @@ SEARCHES = {
     "end_run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
     "update_run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
     "delete_run": ["sqlite_autoindex_job_runs_1 (run_id=?)"],
+    "blob": ["sqlite_autoindex_blobs_1 (sha256=?)"],
+    "has_blob": ["sqlite_autoindex_blobs_1 (sha256=?)"],
+    "renew_blob": ["sqlite_autoindex_blobs_1 (sha256=?)"],
+    "old_blobs": ["ix_blobs_put_at (put_at<?)", *NAMING],
+    "forget_blob": ["sqlite_autoindex_blobs_1 (sha256=?)", *NAMING],
+    "last_line": ["PRIMARY KEY (run_id=?)"],
+    "lines_of_run": ["PRIMARY KEY (run_id=? AND line_no>?)"],
+    "has_old_lines": ["ix_logs_at (at<?)"],
+    "forget_lines": ["ix_logs_at (at<?)", "PRIMARY KEY (run_id=? AND line_no=?)"],
+    "delete_worker": ["PRIMARY KEY (worker_id=?)"],
+    "save_wish": ["PRIMARY KEY (worker_id=?)"],
+    "wish": ["PRIMARY KEY (worker_id=?)"],
     "events_after": ["INTEGER PRIMARY KEY"],
     "delete_events": ["INTEGER PRIMARY KEY"],
 }
@@ -96,6 +114,13 @@ def test_what_is_asked_on_the_way_of_a_job_is_found_by_an_index(db, name):
         assert any(step.startswith("SEARCH") and index in step for step in steps), steps
     assert not any(step.startswith("SCAN") and "json_each" not in step for step in steps), steps
     assert name in SORT or not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_records_that_name_a_blob_are_found_without_passing_the_others(db):
+    steps = plan(db, "named_blobs")
+    for index in ("jobs_params", "jobs_result", "runs_params", "runs_details"):
+        assert any(f"INDEX ix_{index}_blob" in step for step in steps), steps
+    assert any("INDEX ix_runs_artifacts" in step for step in plan(db, "all_artifacts"))
 
 
 def test_jobs_are_counted_without_reading_them(db):

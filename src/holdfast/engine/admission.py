@@ -1,10 +1,16 @@
-"""Admission: types and payloads are checked once, before any store sees them. All behind this door may trust them."""
+"""Admission: types and payloads are checked once, before any store sees them. All behind this door may trust them.
+
+The one place where large payloads become blobs, so that every caller gets it alike. The content is put before the
+command joins its batch: a crash in between leaves a blob that nobody names, and a sweep takes it after a day.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidValue, PayloadTooLarge
+from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
 from holdfast.model.commands import (
     Command,
     Complete,
@@ -18,18 +24,24 @@ from holdfast.model.commands import (
     Update,
 )
 from holdfast.model.outcomes import Refusal, refuse
-from holdfast.model.payloads import MAX_BYTES, NULL, admit, admit_object
+from holdfast.model.payloads import MAX_INLINE, MAX_LISTED, NULL, admit, admit_object, blob_ref, ref_in
 from holdfast.model.shapes import misfit
+from holdfast.stores.beside.protocol import Blobs
 
 replace = msgspec.structs.replace
 Report = Complete | Fail | Snooze | GiveUp | Release
 
-#: Bytes of all payloads of one command together: it is kept as one piece, in memory and in the log.
+#: What is read in lists, and therefore never becomes a blob.
+LISTED = ("artifacts", "progress")
+#: Bytes of all payloads of one command together, blobs not counted: it is kept as one piece, in memory and in the log.
 MAX_COMMAND = 64 << 20
 
 
-def admitted(command: Command) -> Command | Refusal:
-    """Give the command with its payloads in compact form, or the refusal of what cannot be kept."""
+def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
+    """Give the command with its payloads in compact form, large ones as references, or the refusal of a bad one.
+
+    Raises StoreError if a large payload could not be kept.
+    """
     field = misfit(command)
     if field is not None:
         return refuse(InvalidValue, f"{field}: is not of the type this field takes. Nothing was changed.", field=field)
@@ -37,32 +49,59 @@ def admitted(command: Command) -> Command | Refusal:
         match command:
             case Enqueue(jobs=jobs):
                 checked = tuple(
-                    job if (params := admit_object(job.params)) == job.params else replace(job, params=params)
+                    job if (params := _kept_params(job.params, blobs)) == job.params else replace(job, params=params)
                     for job in jobs
                 )
                 _refuse_bulk(checked)
                 return command if checked == jobs else replace(command, jobs=checked)
             case Complete() | Fail() | Snooze() | GiveUp() | Release():
-                return _admitted_report(command)
+                return _admitted_report(command, blobs)
             case Update(changes=changes) if changes.params != NULL:
-                return replace(command, changes=replace(changes, params=admit_object(changes.params)))
+                return replace(command, changes=replace(changes, params=_kept_params(changes.params, blobs)))
             case Retry(params=params) if params != NULL:
-                return replace(command, params=admit_object(params))
+                return replace(command, params=_kept_params(params, blobs))
             case _:
                 return command
-    except HoldfastError as problem:
+    except UsageError as problem:
         return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
 
 
-def _admitted_report(report: Report) -> Report:
+def _admitted_report(report: Report, blobs: Blobs) -> Report:
     given = {name: getattr(report, name, NULL) for name in ("result", "details", "artifacts", "progress")}
-    kept = {name: admit(payload, name) for name, payload in given.items() if payload is not NULL}
+    kept = {
+        name: admit(payload, name, MAX_LISTED) if name in LISTED else _kept(payload, name, blobs)
+        for name, payload in given.items()
+        if payload is not NULL
+    }
     changed = {name: payload for name, payload in kept.items() if payload != given[name]}
     return replace(report, **changed) if changed else report
 
 
+def _kept_params(params: msgspec.Raw, blobs: Blobs) -> msgspec.Raw:
+    return _kept(params, "params", blobs, admit_object)
+
+
+def _kept(
+    payload: msgspec.Raw, field: str, blobs: Blobs, check: Callable[[bytes | msgspec.Raw, str], msgspec.Raw] = admit
+) -> msgspec.Raw:
+    """Give what the record keeps of a payload: itself, or a reference to the blob it became."""
+    ref = ref_in(payload)
+    if ref is not None:
+        if not blobs.has(ref.digest):
+            raise InvalidValue(
+                f"{field}: names the blob {ref.digest}, which is not in this store. Nothing was stored.",
+                hint="Put the content first, or send it instead of the reference.",
+                field=field,
+            )
+        # Checked like any other, and put again, so that it is as young as new until the commit names it.
+        payload = msgspec.Raw(blobs.get(ref.digest))
+    checked = check(payload, field)
+    size = memoryview(checked).nbytes
+    return checked if size <= MAX_INLINE else blob_ref(blobs.put(bytes(checked)), size)
+
+
 def _refuse_bulk(jobs: tuple[NewJob, ...]) -> None:
-    if len(jobs) * MAX_BYTES <= MAX_COMMAND:
+    if len(jobs) * MAX_INLINE <= MAX_COMMAND:
         return
     size = sum(memoryview(job.params).nbytes for job in jobs)
     if size > MAX_COMMAND:

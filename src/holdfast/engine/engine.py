@@ -91,6 +91,9 @@ class Engine:
         self.stepped_back = False
         #: This opening of the store; local workers put it into their leases.
         self.session_id = self.new_id()
+        store.sessions.hold(self.session_id)
+        #: When old content is looked for again, by the monotonic clock.
+        self.next_sweep = 0.0
         self._lock = threading.Lock()
         self._waiting: deque[_Waiter] = deque()
         #: Whose turn it is to commit; set exactly while somebody waits or is being served.
@@ -113,7 +116,7 @@ class Engine:
         Raises StoreError if the store failed: then the outcome is unknown, and sending the same commands again after
         reopening settles it.
         """
-        waiter = _Waiter([admitted(command) for command in commands])
+        waiter = _Waiter([admitted(command, self.store.blobs) for command in commands])
         try:
             self._join(waiter)
             if self._leader is not waiter:
@@ -150,9 +153,8 @@ class Engine:
                 hint="Use sqlite:, or enqueue after your own commit.",
                 field="connection",
             )
-        checked = admitted(command)
         with store.join(connection) as batch:
-            outcome = self._decide(self._turn(batch), checked)
+            outcome = self._decide(self._turn(batch), admitted(command, store.blobs_within(connection)))
         if isinstance(outcome, Refusal):
             raise outcome.error()
         return outcome

@@ -1,16 +1,19 @@
 """Maintenance: what time asks for, sent along the ordinary path. Recovery is its first round.
 
-`recover` ends what an earlier opening left behind; `tick` ends what has lapsed and removes what retention no longer
-keeps. A second pass at the same time writes nothing. Any process may run it; none has to.
+`recover` ends what an earlier opening left behind; `end_dead_sessions` what a process that died meanwhile did; `tick`
+ends what has lapsed and removes what retention no longer keeps. A second pass at the same time writes nothing. Any
+process may run it; none has to.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.timekeeping import Reading
-from holdfast.model.commands import EndSessions, Expire, Prune, Retention
+from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
@@ -22,6 +25,14 @@ from holdfast.rules.values import problem_with
 LIMIT = 500
 #: How long events are kept for the feed, in seconds.
 FEED_S = 7 * 86_400
+#: How long the lines of runs are kept, in seconds.
+LOGS_S = 7 * 86_400
+#: A blob that nobody names is kept so long, for whoever is about to. Seconds.
+ORPHAN_S = 86_400
+#: Seconds between two looks for such blobs.
+SWEEP_EVERY_S = 3600.0
+#: Most blobs, or lines, that one step forgets: the steps are many, the work of others comes between.
+SWEEP = 100
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +45,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     pruned: int = 0
     #: Events dropped from the feed.
     trimmed: int = 0
+    #: Lines of runs, or files of them, and blobs that were forgotten.
+    swept: int = 0
 
 
 def recover(engine: Engine) -> Report:
@@ -42,6 +55,14 @@ def recover(engine: Engine) -> Report:
     if not engine.store.promises.many_processes:
         ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
     return Report(ended_sessions=ended, expired=_expire(engine))
+
+
+def end_dead_sessions(engine: Engine) -> int:
+    """End the leases of processes of this machine that have died, without waiting for them to lapse."""
+    with engine.read() as view:
+        foreign = {job.session_id for job in view.local_leases()} - {engine.session_id, None}
+    gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
+    return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
 
 def tick(engine: Engine, retention: Retention | None = None) -> Report:
@@ -54,7 +75,8 @@ def tick(engine: Engine, retention: Retention | None = None) -> Report:
         raise refusal.error()
     now = engine.look().now
     pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
-    return Report(expired=expired, pruned=pruned, trimmed=_trim(engine, later(now, -FEED_S)))
+    trimmed = _trim(engine, later(now, -FEED_S))
+    return Report(expired=expired, pruned=pruned, trimmed=trimmed, swept=_sweep(engine, now))
 
 
 def next_wake(engine: Engine) -> Timestamp | None:
@@ -115,7 +137,35 @@ def _trim(engine: Engine, before: Timestamp) -> int:
     return total
 
 
-def _all(engine: Engine, sweep: Expire | EndSessions | Prune) -> int:
+def _sweep(engine: Engine, now: Timestamp) -> int:
+    """Once an hour, forget old lines and blobs that no record names."""
+    reading = engine.look()
+    if reading.monotonic < engine.next_sweep:
+        return 0
+    engine.next_sweep = reading.monotonic + SWEEP_EVERY_S
+    store = engine.store
+    return _repeat(store.logs.sweep, later(now, -LOGS_S)) + _repeat(store.blobs.sweep, _unclaimed_before(engine, now))
+
+
+def _unclaimed_before(engine: Engine, now: Timestamp) -> Timestamp:
+    """Give the time since when a blob may still come to be named.
+
+    A run that goes on for days puts its artifacts when it makes them, and names them only at its end.
+    """
+    with engine.read() as view:
+        runs = [record.started_at for record in view.due(Lane.LEASE, FOREVER) if isinstance(record, Job)]
+    return min([later(now, -ORPHAN_S), *(started for started in runs if started is not None)])
+
+
+def _repeat(step: Callable[[Timestamp, int], int], before: Timestamp) -> int:
+    total = count = step(before, SWEEP)
+    while count >= SWEEP:
+        count = step(before, SWEEP)
+        total += count
+    return total
+
+
+def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | Prune) -> int:
     """Send a sweep until it finds nothing more; return how much it did."""
     total = 0
     while True:

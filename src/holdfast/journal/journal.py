@@ -235,6 +235,11 @@ class Journal:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     @property
+    def fs(self) -> FS:
+        """The files below the root, for what a store keeps beside its log."""
+        return self._fs
+
+    @property
     def id(self) -> str:
         """32 hex digits that name this journal."""
         return self._found.identity.id

@@ -16,3 +16,14 @@ class Artifact(msgspec.Struct, frozen=True, omit_defaults=True):
     media_type: str
     #: Where a file lies that was too large to be copied; None: the store's blobs have it.
     path: str | None = None
+
+
+_listed = msgspec.json.Decoder(list[Artifact])
+
+
+def copies_in(raw: bytes | str | msgspec.Raw) -> set[str]:
+    """Give the digests of the blobs that a run's artifacts name. A list of another form names none."""
+    try:
+        return {artifact.sha256 for artifact in _listed.decode(raw) if artifact.path is None}
+    except msgspec.MsgspecError:
+        return set()

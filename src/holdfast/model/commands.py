@@ -265,6 +265,13 @@ class EndSessions(Order, frozen=True, kw_only=True, tag="end_sessions"):
     limit: int = 500
 
 
+class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
+    """Expire the local leases of one opening that is provably gone while others live on. Sent by whoever sees it."""
+
+    session_id: str
+    limit: int = 500
+
+
 class Retention(msgspec.Struct, frozen=True):
     """How long ended jobs are kept, in seconds."""
 
@@ -304,5 +311,6 @@ Command = (
     | ResumeDispatch
     | Expire
     | EndSessions
+    | EndSession
     | Prune
 )

@@ -25,3 +25,14 @@ class NumberedLine(msgspec.Struct, frozen=True, gc=False):
 
     line_no: int
     line: LogLine
+
+
+def storable(line: LogLine) -> LogLine:
+    """Give the line with what no store can keep escaped: half a character (a lone surrogate) is no text."""
+    try:
+        line.text.encode()
+        line.level.encode()
+    except UnicodeEncodeError:
+        text, level = (part.encode("utf-8", "backslashreplace").decode() for part in (line.text, line.level))
+        return msgspec.structs.replace(line, text=text, level=level)
+    return line

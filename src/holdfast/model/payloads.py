@@ -18,8 +18,12 @@ from holdfast.errors import InvalidValue, PayloadTooLarge
 
 #: No payload, and the payload None: one and the same. (msgspec cannot decode `Raw | None`.)
 NULL = msgspec.Raw(b"null")
-#: Bytes of one payload inside a record. Larger content belongs beside the record.
-MAX_BYTES = 1 << 20
+#: Bytes of one payload.
+MAX_BYTES = 256 << 20
+#: Bytes of one payload inside a record. Larger content lies beside it, as a blob.
+MAX_INLINE = 64 << 10
+#: Bytes of what is kept inside a record whatever its size: the list of a run's artifacts, its progress.
+MAX_LISTED = 1 << 20
 #: Levels of nesting.
 MAX_DEPTH = 64
 #: Bytes of an error text; longer ones lose their middle.
@@ -30,32 +34,31 @@ _decode = msgspec.json.Decoder().decode
 #: A payload that is a reference: exactly this form, and nothing else.
 _REF = re.compile(rb'\{"\$blob":"([0-9a-f]{64})","size":(\d{1,12})\}')
 _SHORTEST, _LONGEST = 85, 96
-_NAMED = re.compile(rb'"\$blob":"([0-9a-f]{64})"')
 #: Could be an integer beyond 64 bits: worth the slow look.
 _LONG_NUMBER = re.compile(rb"\d{19}")
 #: Brackets, and texts whole, so that brackets inside them do not count. Possessive: a long text costs no memory.
 _BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
-def pack(value: Any, field: str = "params") -> msgspec.Raw:
+def pack(value: Any, field: str = "params", limit: int = MAX_BYTES) -> msgspec.Raw:
     """Encode plain Python values (dict, list, str, int, float, bool, None) as a payload.
 
-    Raises InvalidValue for anything JSON cannot give back as it was, PayloadTooLarge beyond MAX_BYTES.
+    Raises InvalidValue for anything JSON cannot give back as it was, PayloadTooLarge beyond `limit` bytes.
     """
     _walk(value, field, 0)
     try:
-        return _within(_encode(value), field)
+        return _within(_encode(value), field, limit)
     except TypeError:  # a subclass of a plain type, or a mapping that is no dict
         raise InvalidValue(f"{field}: a value in it is not JSON; only plain types come back.", field=field) from None
 
 
-def admit(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
+def admit(text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES) -> msgspec.Raw:
     """Check JSON text from outside and give it back in compact form.
 
     Raises InvalidValue or PayloadTooLarge, naming `field`; the text is then not stored.
     """
+    _refuse_large(memoryview(text).nbytes, field, limit)
     raw = bytes(text)
-    _within(raw, field)
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         _refuse_depth(raw, field)
     try:
@@ -64,7 +67,7 @@ def admit(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
             return msgspec.Raw(raw)
     except (ValueError, RecursionError):
         pass
-    return pack(_parse(raw, field), field)
+    return pack(_parse(raw, field), field, limit)
 
 
 def admit_object(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
@@ -98,11 +101,6 @@ def ref_in(raw: msgspec.Raw) -> BlobRef | None:
     return None if found is None else BlobRef(found[1].decode(), int(found[2]))
 
 
-def blobs_in(raw: msgspec.Raw) -> set[str]:
-    """Give the digests of all blobs that a list of artifacts names, each in an entry `"$blob"`."""
-    return {found.decode() for found in _NAMED.findall(bytes(raw))}
-
-
 def shorten_error(text: str) -> str:
     """Make an error text storable: lone surrogates escaped, the middle cut beyond MAX_ERROR bytes."""
     raw = text.encode("utf-8", "backslashreplace")
@@ -113,14 +111,18 @@ def shorten_error(text: str) -> str:
     return f"{head}\n… {len(raw) - 2 * half} bytes cut …\n{tail}"
 
 
-def _within(raw: bytes, field: str) -> msgspec.Raw:
-    if len(raw) > MAX_BYTES:
+def _within(raw: bytes, field: str, limit: int) -> msgspec.Raw:
+    _refuse_large(len(raw), field, limit)
+    return msgspec.Raw(raw)
+
+
+def _refuse_large(size: int, field: str, limit: int) -> None:
+    if size > limit:
         raise PayloadTooLarge(
-            f"{field}: {len(raw):,} bytes are more than the {MAX_BYTES:,} a record holds. Nothing was stored.",
+            f"{field}: {size:,} bytes are more than the {limit:,} that are kept. Nothing was stored.",
             hint="Keep large content in a file or database and pass a reference.",
             field=field,
         )
-    return msgspec.Raw(raw)
 
 
 def _refuse_depth(raw: bytes, field: str) -> None:

@@ -13,6 +13,7 @@ from holdfast.model.commands import (
     ClockJump,
     Command,
     Complete,
+    EndSession,
     EndSessions,
     Enqueue,
     Expire,
@@ -72,7 +73,7 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
             return decide_retry(state, command, now)
         case Expire():
             return decide_expire(state, command, now, draws)
-        case EndSessions():
+        case EndSessions() | EndSession():
             return decide_end_sessions(state, command, now, draws)
         case Prune():
             return decide_prune(state, command, now)

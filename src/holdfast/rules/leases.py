@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, UnknownLease
-from holdfast.model.commands import ClockJump, EndSessions, Expire, Extend, Lease, Release
+from holdfast.model.commands import ClockJump, EndSession, EndSessions, Expire, Extend, Lease, Release
 from holdfast.model.events import (
     Event,
     JobCreated,
@@ -312,12 +312,12 @@ def _due_jobs(state: State, lane: Lane, now: Timestamp) -> Iterator[Job]:
         yield record
 
 
-def decide_end_sessions(state: State, command: EndSessions, now: Timestamp, draws: Draws) -> Decision:
-    """Expire the local leases of earlier openings, whose processes are provably gone."""
+def decide_end_sessions(state: State, command: EndSessions | EndSession, now: Timestamp, draws: Draws) -> Decision:
+    """Expire the local leases of openings whose processes are provably gone: of the one named, or of all others."""
     events: list[Event] = []
     count = 0
     for job in state.local_leases():
-        if job.session_id == command.session_id:
+        if (job.session_id == command.session_id) is isinstance(command, EndSessions):
             continue
         if count == command.limit:
             return answer(Swept(count=count, more=True), *events)

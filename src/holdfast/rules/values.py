@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.commands import (
     Command,
+    EndSession,
     EndSessions,
     Enqueue,
     Expire,
@@ -89,7 +90,7 @@ def _problems(command: Command) -> Iterator[Problem]:
         case SetQueue(namespace=namespace, queue=queue, changes=settings):
             yield from _queue(namespace, queue)
             yield from _settings(settings)
-        case Expire(limit=limit) | EndSessions(limit=limit):
+        case Expire(limit=limit) | EndSessions(limit=limit) | EndSession(limit=limit):
             yield from _between("limit", limit, 1, MAX_SWEEP)
         case Prune(retention=retention, limit=limit):
             yield from _between("limit", limit, 1, MAX_SWEEP)

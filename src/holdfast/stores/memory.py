@@ -15,6 +15,7 @@ from holdfast.model.events import Event, encode_event
 from holdfast.model.times import Timestamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.batch import BatchTables
+from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.tables import Tables
@@ -97,7 +98,9 @@ class MemoryStore:
     def check(self) -> list[Finding]:
         """Check the invariants of the records."""
         with self.read() as view:
-            return [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(view)]
+            named = list(view.named())
+            found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(view)]
+        return found + missing_blobs(self.blobs, named)
 
     def snapshot(self) -> None:
         """Do nothing: there is nothing to reopen."""

@@ -212,3 +212,7 @@ class Joinable(Protocol):
         - Raises InvalidValue or InvalidOperation for what is no open transaction of this database.
         """
         ...
+
+    def blobs_within(self, connection: object) -> Blobs:
+        """Give the blobs as they are inside such a transaction: what is put is part of it. Only while joined."""
+        ...

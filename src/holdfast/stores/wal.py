@@ -30,7 +30,7 @@ from holdfast.errors import (
     StoreReadOnly,
 )
 from holdfast.journal import Journal, JournalOptions, Loaded
-from holdfast.journal.fs import FS
+from holdfast.journal.fs import FS, OsFS
 from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
 from holdfast.model.events import SCHEMA_VERSION, Event, JobCreated, decode_event, encode_event
@@ -42,7 +42,11 @@ from holdfast.points import reach
 from holdfast.rules.fold import Stamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.batch import BatchTables
-from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
+from holdfast.stores.beside.blobfiles import FileBlobs
+from holdfast.stores.beside.check import missing_blobs
+from holdfast.stores.beside.logfiles import FileLogs
+from holdfast.stores.beside.rosterfiles import FileRoster
+from holdfast.stores.beside.sessions import LockedSessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.tables import Tables
 
@@ -82,11 +86,11 @@ class WalStore:
         self._failure: StoreError | None = None
         self._closed = False
         self._readonly = readonly
-        clock = clock or SystemClock()
-        self.blobs = MemoryBlobs(clock, self._each_unnamed)
-        self.logs = MemoryLogs()
-        self.sessions = MemorySessions()
-        self.workers = MemoryRoster(clock, self.sessions)
+        clock, fs = clock or SystemClock(), journal.fs
+        self.blobs = FileBlobs(fs, path, clock, self._each_unnamed, readonly=readonly)
+        self.logs = FileLogs(fs, path, readonly=readonly)
+        self.sessions = LockedSessions(f"{path}/sessions", readonly=readonly or not isinstance(fs, OsFS))
+        self.workers = FileRoster(fs, path, clock, self.sessions, readonly=readonly)
 
     @classmethod
     def open(
@@ -252,6 +256,8 @@ class WalStore:
         found = [finding(problem) for problem in self.journal.verify()]
         with self._lock:
             faults = list(violations(self._tables))
+            named = list(self._tables.named())
+        found += missing_blobs(self.blobs, named)
         return found + [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in faults]
 
     def snapshot(self) -> None:
@@ -282,6 +288,7 @@ class WalStore:
                 if self._failure is None and not self._readonly and self.journal.is_checkpoint_due(closing=True):
                     self.journal.checkpoint(self._copy, wait=True)
         finally:
+            self.sessions.close()
             self.journal.close()
 
     def _each_unnamed(self, digests: Collection[str], action: Callable[[str], None]) -> None:

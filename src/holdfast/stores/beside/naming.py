@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.model.artifacts import copies_in
 from holdfast.model.jobs import Job, Run
-from holdfast.model.payloads import NULL, blobs_in, ref_in
+from holdfast.model.payloads import NULL, ref_in
 from holdfast.model.records import Record
 
 
@@ -15,7 +16,7 @@ def named_by(record: Record | None) -> set[str]:
             listed = set[str]()
         case Run():
             payloads = (record.params_snapshot, record.details)
-            listed = blobs_in(record.artifacts) if record.artifacts != NULL else set()
+            listed = copies_in(record.artifacts) if record.artifacts != NULL else set()
         case _:
             return set()
     return listed | {ref.digest for payload in payloads if (ref := ref_in(payload)) is not None}

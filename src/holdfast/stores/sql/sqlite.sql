@@ -83,8 +83,8 @@ WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_typ
 ORDER BY rank, position, created_at, job_id;
 
 -- name: running
--- The running jobs of one queue.
-SELECT job_id FROM jobs WHERE status = 'RUNNING' AND namespace = ? AND queue = ?;
+-- The running jobs of one queue; the index of all lists is covering, but would pass those of every other queue.
+SELECT job_id FROM jobs INDEXED BY ix_jobs_active WHERE status = 'RUNNING' AND namespace = ? AND queue = ?;
 
 -- name: running_with
 -- The running jobs of a namespace that carry one limit key.
@@ -370,3 +370,107 @@ SELECT {meta}, sum FROM meta;
 -- name: chained_events
 -- Every event with its sum, in order.
 SELECT seq, ts, event, sum FROM events ORDER BY seq;
+
+-- name: blob
+-- The content of one blob.
+SELECT bytes FROM blobs WHERE sha256 = ?;
+
+-- name: has_blob
+-- Whether there is such a blob.
+SELECT 1 FROM blobs WHERE sha256 = ?;
+
+-- name: all_blobs
+-- Every blob with its name, for checking.
+SELECT sha256, bytes FROM blobs ORDER BY sha256;
+
+-- name: insert_blob
+-- New content.
+INSERT INTO blobs (sha256, size, put_at, bytes) VALUES (?, ?, ?, ?);
+
+-- name: renew_blob
+-- Content that is put again is as young as new.
+UPDATE blobs SET put_at = ? WHERE sha256 = ?;
+
+-- name: old_blobs
+-- Blobs put before a time that no payload names, the oldest first. Artifacts are asked apart.
+-- The plus takes away the type of a column, which the index of an expression has not.
+SELECT sha256 FROM blobs AS b WHERE put_at < ?
+  AND NOT EXISTS (SELECT 1 FROM jobs
+    WHERE substr(params, 1, 10) = '{"$blob":"' AND substr(params, 11, 64) = +b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM jobs
+    WHERE substr(result, 1, 10) = '{"$blob":"' AND substr(result, 11, 64) = +b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM job_runs
+    WHERE substr(params_snapshot, 1, 10) = '{"$blob":"' AND substr(params_snapshot, 11, 64) = +b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM job_runs
+    WHERE substr(details, 1, 10) = '{"$blob":"' AND substr(details, 11, 64) = +b.sha256)
+ORDER BY put_at, sha256;
+
+-- name: forget_blob
+-- Forget a blob, unless it was put again or a payload names it.
+DELETE FROM blobs WHERE sha256 = ? AND put_at < ?
+  AND NOT EXISTS (SELECT 1 FROM jobs
+    WHERE substr(params, 1, 10) = '{"$blob":"' AND substr(params, 11, 64) = +blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM jobs
+    WHERE substr(result, 1, 10) = '{"$blob":"' AND substr(result, 11, 64) = +blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM job_runs
+    WHERE substr(params_snapshot, 1, 10) = '{"$blob":"' AND substr(params_snapshot, 11, 64) = +blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM job_runs
+    WHERE substr(details, 1, 10) = '{"$blob":"' AND substr(details, 11, 64) = +blobs.sha256);
+
+-- name: all_artifacts
+-- The artifacts of every run that has some.
+SELECT artifacts FROM job_runs WHERE artifacts <> 'null';
+
+-- name: named_blobs
+-- Every blob that a payload names, found without passing the rows that name none.
+SELECT substr(params, 11, 64) FROM jobs WHERE substr(params, 1, 10) = '{"$blob":"'
+UNION SELECT substr(result, 11, 64) FROM jobs WHERE substr(result, 1, 10) = '{"$blob":"'
+UNION SELECT substr(params_snapshot, 11, 64) FROM job_runs WHERE substr(params_snapshot, 1, 10) = '{"$blob":"'
+UNION SELECT substr(details, 11, 64) FROM job_runs WHERE substr(details, 1, 10) = '{"$blob":"';
+
+-- name: last_line
+-- Number of a run's last line.
+SELECT max(line_no) FROM run_logs WHERE run_id = ?;
+
+-- name: insert_line
+-- One line of a run.
+INSERT INTO run_logs (run_id, line_no, at, stream, level, text) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: lines_of_run
+-- Lines of a run behind a number.
+SELECT line_no, at, stream, level, text FROM run_logs WHERE run_id = ? AND line_no > ? ORDER BY line_no LIMIT ?;
+
+-- name: has_old_lines
+-- Whether there are lines written before a time.
+SELECT 1 FROM run_logs WHERE at < ? LIMIT 1;
+
+-- name: forget_lines
+-- Forget lines written before a time, the oldest first.
+DELETE FROM run_logs WHERE (run_id, line_no) IN (
+  SELECT run_id, line_no FROM run_logs WHERE at < ? ORDER BY at LIMIT ?
+);
+
+-- name: save_worker
+-- A worker as it says it is; a wish left for it stays.
+INSERT INTO workers (worker_id, last_seen, worker) VALUES (?, ?, ?)
+ON CONFLICT (worker_id) DO UPDATE SET last_seen = excluded.last_seen, worker = excluded.worker;
+
+-- name: forget_workers
+-- Forget workers that were last seen before a time.
+DELETE FROM workers WHERE last_seen < ?;
+
+-- name: delete_worker
+-- Forget a worker.
+DELETE FROM workers WHERE worker_id = ?;
+
+-- name: all_workers
+-- Every worker, by id.
+SELECT worker, wish FROM workers ORDER BY worker_id;
+
+-- name: save_wish
+-- Leave a wish for a worker.
+UPDATE workers SET wish = ? WHERE worker_id = ?;
+
+-- name: wish
+-- The wish left for a worker.
+SELECT wish FROM workers WHERE worker_id = ?;

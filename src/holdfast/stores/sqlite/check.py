@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from hashlib import sha256
 
 from holdfast.errors import StoreError
+from holdfast.model.artifacts import copies_in
 from holdfast.rules.invariants import violations
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite.connections import translated
@@ -34,7 +36,7 @@ def findings(db: sqlite3.Connection, path: str) -> list[Finding]:
     """List what is wrong with one state of the database."""
     found: list[Finding] = []
     db.execute("BEGIN")
-    for step in (_pages, _references, _sums, _chain, _invariants):
+    for step in (_pages, _references, _sums, _blobs, _chain, _invariants):
         try:
             found.extend(step(db, path))
         except sqlite3.Error as error:
@@ -75,6 +77,21 @@ def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
                 name = str(fields[0]) if kind in ("job", "run", "command", "meta") else f"{fields[0]}/{fields[1]}"
                 message = f"{path}: the {kind} {name} is not what was written: its sum differs."
                 yield Finding(code="row_sum", message=message, remedy=_RESTORE, file=path, id=name)
+
+
+def _blobs(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    found: set[str] = set()
+    for digest, content in db.execute(SQL["all_blobs"]):
+        found.add(digest)
+        if sha256(content).hexdigest() != digest:
+            message = f"{path}: the content of the blob {digest} is not what its name says."
+            yield Finding(code="blob_damaged", message=message, remedy=_RESTORE, file=path, id=digest)
+    named = {digest for (digest,) in db.execute(SQL["named_blobs"])}
+    for (text,) in db.execute(SQL["all_artifacts"]):
+        named |= copies_in(text)
+    for digest in sorted(named - found):
+        message = f"{path}: the blob {digest} is named by a record and is not there."
+        yield Finding(code="blob_missing", message=message, remedy=_RESTORE, file=path, id=digest)
 
 
 def _chain(db: sqlite3.Connection, path: str) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
 from typing import Literal
 
@@ -26,14 +26,16 @@ from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreFull, 
 from holdfast.journal.fs import after_fork_in_child, filesystem_kind, is_network
 from holdfast.model.times import Timestamp
 from holdfast.points import reach
-from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
+from holdfast.stores.beside.sessions import LockedSessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.sqlite.batch import Batch
+from holdfast.stores.sqlite.beside import Access, SqliteBlobs, SqliteLogs, SqliteRoster
 from holdfast.stores.sqlite.check import findings
 from holdfast.stores.sqlite.connections import (
     BUSY_MS,
     begin_immediate,
     close_keeping_log,
+    demand_setting,
     open_reader,
     open_writer,
     translated,
@@ -49,6 +51,8 @@ log = logging.getLogger(__name__)
 
 #: How long a write waits for other processes, in seconds.
 PATIENCE_S = 30.0
+#: How long what is soft waits for them.
+SOFT_PATIENCE_S = 5.0
 #: Bytes of the write-ahead log at which a commit copies it into the database.
 COPY_AT = 16 * 1024 * 1024
 #: Bytes of it from which on it is reported each time it cannot be cut: some reader keeps its view too long.
@@ -89,11 +93,12 @@ class SqliteStore:
         self._copy_at = COPY_AT
         self._closed = False
         self._of_parent = False
-        clock = clock or SystemClock()
-        self.blobs = MemoryBlobs(clock, lambda _digests, _action: None)
-        self.logs = MemoryLogs()
-        self.sessions = MemorySessions()
-        self.workers = MemoryRoster(clock, self.sessions)
+        self._clock = clock = clock or SystemClock()
+        access = Access(path, self._write_beside, self._read_beside)
+        self.blobs = SqliteBlobs(access, clock)
+        self.logs = SqliteLogs(access)
+        self.sessions = LockedSessions(f"{path}-sessions", readonly=writer is None or is_network(filesystem_kind(path)))
+        self.workers = SqliteRoster(access, clock, self.sessions, self._reopened if writer is None else None)
         _open_stores.add(self)
 
     @classmethod
@@ -170,6 +175,16 @@ class SqliteStore:
         self._demand_writer()
         return joined(connection, self.path)
 
+    def blobs_within(self, connection: object) -> SqliteBlobs:
+        """Give the blobs of a transaction that was joined: our own writer would wait for the caller's for ever."""
+        assert isinstance(connection, sqlite3.Connection)
+        db = connection
+
+        def here() -> AbstractContextManager[sqlite3.Connection]:
+            return nullcontext(db)
+
+        return SqliteBlobs(Access(self.path, here, here), self._clock)
+
     def _commit(self, batch: Batch, db: sqlite3.Connection) -> bool:
         """Make the batch durable; tell whether there was anything in it."""
         batch.finish()
@@ -237,6 +252,51 @@ class SqliteStore:
         """Forget events older than `before`, at most `limit`."""
         with self.write() as batch:
             return batch.trim(before, limit)
+
+    @contextmanager
+    def _write_beside(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction for what lies beside the records; the next commit's sync covers it.
+
+        By the one writer, under its lock: a second connection would fight with it for SQLite's, and each of its commits
+        would make the batch forget what it knows.
+        """
+        self._demand_open()
+        with self._writing:
+            _, db = self._demand_writer()
+            try:
+                db.execute("PRAGMA synchronous = NORMAL")
+                begin_immediate(db, self.path, SOFT_PATIENCE_S)
+                yield db
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise translated(error, self.path) from error
+            finally:
+                self._sync_again(db)
+
+    def _sync_again(self, db: sqlite3.Connection) -> None:
+        """Go back to commits that are synced, or take no more of them."""
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            demand_setting(db, self.path, "synchronous", "FULL", 2)
+        except (sqlite3.Error, StoreFailed) as error:
+            self._failure = StoreFailed(f"{self.path}: commits are not synced any more: {error}.", file=self.path)
+            raise self._failure from error
+
+    @contextmanager
+    def _read_beside(self) -> Iterator[sqlite3.Connection]:
+        """Open one view of what lies beside the records."""
+        with self.read() as view:
+            yield view._db  # noqa: SLF001 - a view is a connection in a transaction
+
+    @contextmanager
+    def _reopened(self) -> Iterator[SqliteRoster]:
+        """Open the file for writing, as one that was opened for reading cannot."""
+        other = SqliteStore.open(self.path, network=True)
+        try:
+            yield other.workers
+        finally:
+            other.close()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -338,6 +398,7 @@ class SqliteStore:
             return
         # First, so that a waiter who wakes finds it closed.
         self._closed = True
+        self.sessions.close()
         self._bells.close()
         with self._writing, self._reading, self._watching:
             mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]

@@ -11,6 +11,7 @@ from holdfast.model.commands import (
     Cancel,
     Command,
     Complete,
+    EndSession,
     EndSessions,
     Enqueue,
     Expire,
@@ -168,6 +169,12 @@ def _end_sessions(h: Harness) -> Command:
     return EndSessions(cmd="x", session_id="this opening")
 
 
+def _end_session(h: Harness) -> Command:
+    h.enqueue("a")
+    h.take(session_id="a dead opening")
+    return EndSession(cmd="x", session_id="a dead opening")
+
+
 def _prune(h: Harness) -> Command:
     h.enqueue("a")
     h.ask(Cancel(job_id=A))
@@ -200,5 +207,6 @@ SAMPLES: dict[str, Callable[[Harness], Command]] = {
     "resume dispatch": _resume_dispatch,
     "expire": _expire,
     "end sessions": _end_sessions,
+    "end one session": _end_session,
     "prune": _prune,
 }

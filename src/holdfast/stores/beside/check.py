@@ -1,0 +1,22 @@
+"""Checking blobs: what a record names must be there and be what its name says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.errors import BlobMissing, StoreDamaged
+from holdfast.stores.beside.protocol import Blobs
+from holdfast.stores.protocol import Finding
+
+
+def missing_blobs(blobs: Blobs, named: Iterable[str]) -> list[Finding]:
+    """Read every blob that is named, and list those that are not there or not what was put."""
+    found: list[Finding] = []
+    for digest in named:
+        try:
+            blobs.get(digest)
+        except (BlobMissing, StoreDamaged) as problem:
+            code = "blob_missing" if isinstance(problem, BlobMissing) else "blob_damaged"
+            remedy = "Restore the blob from a copy of the store; jobs that do not name it are not concerned."
+            found.append(Finding(code=code, message=problem.message, remedy=remedy, id=digest))
+    return found
