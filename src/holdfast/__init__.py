@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
     from holdfast.model.jobs import Backoff
     from holdfast.stores.opening import open_store
+    from holdfast.workers.shell import Shell
     from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     "HoldfastError",
     "Job",
     "Retry",
+    "Shell",
     "Snooze",
     "Task",
     "open_store",
@@ -43,6 +45,7 @@ _HOMES = {
     "HoldfastError": "holdfast.errors",
     "Job": "holdfast.app.jobs",
     "Retry": "holdfast.workers.signals",
+    "Shell": "holdfast.workers.shell",
     "Snooze": "holdfast.workers.signals",
     "Task": "holdfast.app.tasks",
     "open_store": "holdfast.stores.opening",

@@ -22,12 +22,13 @@ _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class SignatureCodec:
     """Packs and unpacks the calls of one function."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], result: Any = None) -> None:
+        """Read its annotations; `result` is what its jobs result in, if that is not what it returns."""
         self._name = getattr(function, "__qualname__", str(function))
         self._signature = inspect.signature(function)
         hints = _hints(function)
         self._types = {name: _type_of(parameter, hints) for name, parameter in self._signature.parameters.items()}
-        self._result: Any = hints.get("return", Any)
+        self._result: Any = hints.get("return", Any) if result is None else result
         required = inspect.Parameter.empty
         fields: list[Any] = [
             (name, self._types[name])

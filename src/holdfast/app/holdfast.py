@@ -19,7 +19,7 @@ from holdfast.app.lookout import Lookout
 from holdfast.app.naming import demand_function, origin_of, task_name
 from holdfast.app.options import Chosen, TaskOptions
 from holdfast.app.queues import Dispatch, Queue
-from holdfast.app.tasks import AsyncTask, Task
+from holdfast.app.tasks import AsyncTask, ShellTask, Task
 from holdfast.clock import Clock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
@@ -32,6 +32,7 @@ from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
+from holdfast.workers.shell import Command, ShellResult
 from holdfast.workers.tasks import Registry, TaskSpec
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ class TaskMaker(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class ShellTaskMaker(Protocol):
+    """Makes a task of a function that gives a command: what `@hf.task(isolation="shell")` gives."""
+
+    def __call__(self, function: Callable[P, Command], /) -> ShellTask[P]:
+        """Make it."""
+        ...
 
 
 class Holdfast:
@@ -105,6 +114,16 @@ class Holdfast:
     def task(
         self,
         *,
+        isolation: Literal["shell"],
+        name: str | None = None,
+        no_retry: tuple[type[BaseException], ...] = (),
+        **options: Unpack[TaskOptions],
+    ) -> ShellTaskMaker: ...
+
+    @overload
+    def task(
+        self,
+        *,
         name: str | None = None,
         isolation: Literal["process"] | None = None,
         memory_limit: int | None = None,
@@ -118,12 +137,16 @@ class Holdfast:
         /,
         *,
         name: str | None = None,
-        isolation: Literal["process"] | None = None,
+        isolation: Literal["process", "shell"] | None = None,
         memory_limit: int | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
         **options: Any,
     ) -> Any:
-        """Register a function as a task. Its name is by default `module.function`."""
+        """Register a function as a task. Its name is by default `module.function`.
+
+        It runs on an event loop if it is a coroutine function, else in a thread; with `isolation="process"` in a
+        process of its own, and with `isolation="shell"` it returns the command to run.
+        """
 
         def register(found: Callable[..., Any]) -> Task[..., Any]:
             demand_function(found)
@@ -135,7 +158,9 @@ class Holdfast:
             chosen = Chosen().plus(TaskOptions(**options), TaskOptions)  # type: ignore[typeddict-item]  # plus checks them
             awaited = inspect.iscoroutinefunction(found)
             where: Isolation = isolation or ("loop" if awaited else "thread")
-            codec = SignatureCodec(found)
+            if isolation == "shell" and awaited:
+                raise InvalidValue(f"{title}: what gives a command must be a plain function.", field="isolation")
+            codec = SignatureCodec(found, ShellResult if isolation == "shell" else None)
             self.tasks.add(
                 TaskSpec(
                     name=title,
@@ -149,7 +174,8 @@ class Holdfast:
             )
             self._codecs[title] = codec
             self._queues.add(chosen.fields.get("queue", "default"))
-            return (AsyncTask if awaited else Task)(self, title, found, codec, chosen)
+            kind = ShellTask if isolation == "shell" else AsyncTask if awaited else Task
+            return kind(self, title, found, codec, chosen)
 
         return register if function is None else register(function)
 
@@ -242,11 +268,16 @@ class Holdfast:
     # --- working ------------------------------------------------------------------------------------------------------
 
     def worker(
-        self, queues: Sequence[str] | None = None, concurrency: int | None = None, *, until_idle: bool = False
+        self,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        *,
+        name: str = "",
+        until_idle: bool = False,
     ) -> Worker:
         """Make a worker on this application's store, to be started, drained and joined by the caller.
 
-        Raises InvalidValue for a queue that is no name, or a concurrency below 1.
+        Raises InvalidValue for a queue or worker that is no name, or a concurrency below 1.
         """
         from holdfast.workers.worker import Worker  # noqa: PLC0415 - programs that only enqueue do not pay for it
 
@@ -256,9 +287,11 @@ class Holdfast:
                 hint='Put hf.work() behind `if __name__ == "__main__":`, as the file is imported again for processes.',
             )
         names = sorted({"default", *self._queues}) if queues is None else list(queues)
-        for name in names:
-            if not is_name(name):
-                raise InvalidValue(f"queues: {name!r} is not a name.", field="queues")
+        for queue in names:
+            if not is_name(queue):
+                raise InvalidValue(f"queues: {queue!r} is not a name.", field="queues")
+        if name and not is_name(name):
+            raise InvalidValue(f"name: {name!r} is not a name.", field="name")
         size = min(32, 4 * (os.cpu_count() or 1)) if concurrency is None else concurrency
         if not names or size < 1:
             raise InvalidValue("a worker needs at least one queue and a concurrency of at least 1.")
@@ -268,6 +301,7 @@ class Holdfast:
             tuple(names),
             concurrency=size,
             namespace=self.namespace,
+            name=name,
             retention=self.retention,
             until_idle=until_idle,
         )

@@ -12,6 +12,7 @@ from holdfast.app.options import Chosen, Options
 from holdfast.errors import InvalidArguments, InvalidOperation
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.outcomes import Enqueued
+from holdfast.workers.shell import Command, ShellResult
 from holdfast.workers.tasks import TaskSpec
 
 if TYPE_CHECKING:
@@ -132,3 +133,12 @@ class AsyncTask(Task[P, R]):
         """Call the function here and now, as if it were not a task."""
         call: Coroutine[Any, Any, R] = self._function(*args, **kwargs)
         return call
+
+
+class ShellTask(Task[P, ShellResult]):
+    """A task whose function gives a command: called here it only gives it; its job's result is the command's."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Command:  # type: ignore[override]  # as the function itself
+        """Call the function here and now; the command is not run."""
+        given: Command = self._function(*args, **kwargs)
+        return given

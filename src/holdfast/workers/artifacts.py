@@ -36,9 +36,10 @@ def take(path: str, name: str | None, media_type: str | None, put: Callable[[byt
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as problem:
         raise InvalidValue(f"artifact: {path!r:.200} cannot be read: {problem}.", field="path") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise InvalidValue(f"artifact: {path!r:.200} is not a file.", field="path")
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise InvalidValue(f"artifact: {path!r:.200} is not a file.", field="path")
         content = file.read(MAX_COPIED + 1)
         if len(content) <= MAX_COPIED:
             return Artifact(title, len(content), put(content), kind)

@@ -61,6 +61,10 @@ class Shell(_Setting):
         return [os.fspath(word) if isinstance(word, os.PathLike) else word for word in self.argv]
 
 
+#: What a shell task's function returns.
+Command = Shell | Sequence[str | os.PathLike[str]]
+
+
 class ShellResult(msgspec.Struct, frozen=True):
     """What a command that succeeded gave."""
 

@@ -1,0 +1,219 @@
+"""What a handler logs and prints is kept with its run, and still goes where it went before."""
+
+import asyncio
+import logging
+import sys
+import threading
+import warnings
+
+import pytest
+
+from holdfast.workers import capture
+from holdfast.workers.scribe import StoreScribe
+
+user_log = logging.getLogger("shop.mail")
+
+
+def lines(hf, job, number=-1):
+    run = job.runs()[number]
+    return [(kept.line.stream, kept.line.level, kept.line.text) for kept in hf.engine.store.logs.read(run.run_id)]
+
+
+def work(hf):
+    hf.work(concurrency=4, until_idle=True)
+
+
+def test_records_prints_and_the_task_log_are_kept_in_order_with_their_run(hf, clock):
+    @hf.task
+    def talks(name: str) -> None:
+        user_log.warning("mail to %s", name)
+        print("printed", name)
+        print("two\nlines", file=sys.stderr)
+        hf.current.log.info("sent %s", name)
+
+    jobs = [talks.enqueue("ann"), talks.enqueue("bob")]
+    work(hf)
+    for job, name in zip(jobs, ("ann", "bob"), strict=True):
+        assert lines(hf, job) == [
+            ("log", "WARNING", f"mail to {name}"),
+            ("stdout", "", f"printed {name}"),
+            ("stderr", "", "two"),
+            ("stderr", "", "lines"),
+            ("log", "INFO", f"sent {name}"),
+        ]
+    assert hf.engine.store.logs.read(jobs[0].runs()[0].run_id)[0].line.at.startswith("2026-01-01T00:00:00")
+
+
+def test_coroutines_that_talk_at_once_keep_their_lines_apart(hf):
+    @hf.task
+    async def talks(name: str) -> None:
+        for n in range(20):
+            print(name, n)
+            await asyncio.sleep(0)
+            await asyncio.to_thread(user_log.error, "%s %s", name, n)
+
+    jobs = [talks.enqueue(name) for name in ("a", "b", "c")]
+    work(hf)
+    for job, name in zip(jobs, ("a", "b", "c"), strict=True):
+        kept = lines(hf, job)
+        assert [text for stream, _, text in kept if stream == "stdout"] == [f"{name} {n}" for n in range(20)]
+        assert [text for stream, _, text in kept if stream == "log"] == [f"{name} {n}" for n in range(20)]
+
+
+def test_a_traceback_is_part_of_its_record(hf):
+    @hf.task
+    def fails() -> None:
+        try:
+            int("broken")
+        except ValueError:
+            hf.current.log.exception("it went wrong")
+
+    job = fails.enqueue()
+    work(hf)
+    texts = [text for _, _, text in lines(hf, job)]
+    assert texts[0] == "it went wrong"
+    assert texts[-1] == "ValueError: invalid literal for int() with base 10: 'broken'"
+
+
+def test_a_last_line_without_end_is_kept_too(hf):
+    @hf.task
+    def talks() -> None:
+        print("no end", end="")
+
+    job = talks.enqueue()
+    work(hf)
+    assert lines(hf, job) == [("stdout", "", "no end")]
+
+
+def test_what_is_printed_is_still_seen_and_the_streams_are_given_back(hf, capsys):
+    @hf.task
+    def talks() -> None:
+        print("for both")
+        user_log.warning("nobody listens otherwise")
+
+    talks.enqueue()
+    before = sys.stdout, sys.stderr, list(logging.getLogger().handlers)
+    work(hf)
+    assert (sys.stdout, sys.stderr, logging.getLogger().handlers) == before
+    assert capsys.readouterr().out == "for both\n"
+
+
+def test_a_warning_nobody_else_hears_is_shown_as_logging_would(capfd, monkeypatch):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    capture.begin()
+    try:
+        user_log.info("not this")
+        user_log.warning("but this")
+        heard = logging.NullHandler()
+        user_log.addHandler(heard)
+        user_log.warning("this was heard")
+        user_log.removeHandler(heard)
+    finally:
+        capture.end()
+    assert capfd.readouterr().err == "but this\n"
+
+
+def test_a_record_written_to_the_wrapped_stream_is_not_kept_twice(hf):
+    @hf.task
+    def talks() -> None:
+        handler = logging.StreamHandler(sys.stderr)
+        user_log.addHandler(handler)
+        user_log.error("once")
+        user_log.removeHandler(handler)
+
+    job = talks.enqueue()
+    work(hf)
+    assert lines(hf, job) == [("log", "ERROR", "once")]
+
+
+def test_a_record_that_cannot_be_formatted_fails_no_run(hf, monkeypatch):
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+
+    @hf.task
+    def talks() -> int:
+        user_log.error("%d", "no number")
+        return 1
+
+    job = talks.enqueue()
+    work(hf)
+    assert job.result(0) == 1
+
+
+def test_streams_that_are_missing_or_replaced_meanwhile_are_left_alone(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    capture.begin()
+    assert sys.stdout is None
+    theirs = object()
+    monkeypatch.setattr(sys, "stderr", theirs)
+    capture.end()
+    assert sys.stderr is theirs
+
+
+def test_a_warning_of_pythons_own_is_a_line_of_stderr(hf):
+    @hf.task
+    def warns() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, *rest: print(message, file=sys.stderr)
+            warnings.warn("old ways", stacklevel=1)
+
+    job = warns.enqueue()
+    work(hf)
+    assert lines(hf, job) == [("stderr", "", "old ways")]
+
+
+def test_lines_are_there_while_the_handler_still_runs(hf, clock):
+    said, go = threading.Event(), threading.Event()
+
+    @hf.task
+    def talks() -> None:
+        hf.current.log.info("half way")
+        said.set()
+        assert go.wait(20)
+
+    job = talks.enqueue()
+    w = hf.worker(concurrency=1)
+    capture.begin()
+    try:
+        while w.pump.cycle():
+            pass
+        assert said.wait(20)
+        clock.advance(1)
+        w.pump.cycle()
+        assert lines(hf, job) == [("log", "INFO", "half way")]
+    finally:
+        capture.end()
+        go.set()
+        w.slots.close()
+
+
+@pytest.mark.parametrize("failure", [OSError("disk"), RuntimeError("a bug")])
+def test_a_store_that_takes_no_lines_fails_no_run_and_later_lines_say_how_many_are_missing(hf, monkeypatch, failure):
+    @hf.task
+    def talks(n: int) -> int:
+        for at in range(n):
+            print("line", at)
+        return n
+
+    def refuse(found):
+        raise failure
+
+    with monkeypatch.context() as broken:
+        broken.setattr(hf.engine.store.logs, "add", refuse)
+        first = talks.enqueue(3)
+        w = hf.worker(concurrency=1, until_idle=True)
+        w.start()
+        assert w.join(20)
+    assert first.result(0) == 3
+    assert lines(hf, first) == []
+
+
+def test_a_run_is_told_how_many_of_its_lines_are_missing(hf, clock):
+    scribe = StoreScribe(hf.engine.store, lambda: hf.engine.look().now, lambda: None)
+    for n in range(10_005):
+        scribe.line("r", "stdout", "", f"{n}")
+    scribe.flush()
+    kept = hf.engine.store.logs.read("r", limit=20_000)
+    assert len(kept) == 10_001
+    assert kept[-1].line.text == "… 5 lines are missing here: the store could not take them in time"
