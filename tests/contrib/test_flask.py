@@ -145,7 +145,7 @@ def test_a_server_that_forks_after_loading_shares_nothing(app, hf, tmp_path):
             try:
                 served = client.post(f"/greetings/child-{number}").json["id"]
                 drain(hf)
-                code = 0 if hf.job(served).status == "COMPLETED" else 2
+                code = 0 if hf.job(served).wait(60).status == "COMPLETED" else 2  # whoever ran it
             finally:
                 os._exit(code)
         children.append(pid)

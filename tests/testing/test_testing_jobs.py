@@ -197,6 +197,45 @@ def test_a_task_meant_for_a_process_of_its_own_runs_here(hf):
     assert job.result(0) == threading.get_ident()
 
 
+def test_a_command_is_run_and_waited_for(hf):
+    @hf.task(name="say", isolation="shell", max_attempts=1)
+    def say(word: str) -> list[str]:
+        return ["sh", "-c", f"echo {word}; exit {len(word) - 2}"]
+
+    well, ill = say.enqueue("hi"), say.enqueue("hello")
+    drain(hf)
+    assert well.result(0).stdout == "hi\n"
+    assert (ill.status, ill.runs()[0].exit_code) == ("FAILED", 3)
+
+
+def test_what_a_handler_prints_logs_and_leaves_behind_is_kept(hf, capsys, tmp_path):
+    (tmp_path / "report.txt").write_text("all is well")
+
+    @hf.task(name="talk")
+    def talk():
+        print("printed")
+        hf.current.log.info("logged")
+        hf.current.progress(1, 2, "half")
+        hf.current.artifact(tmp_path / "report.txt")
+
+    job = talk.enqueue()
+    drain(hf)
+    assert [line.text for line in job.log()] == ["printed", "logged"]
+    assert job.progress.fraction == 0.5
+    assert b"report.txt" in bytes(job.runs()[0].artifacts)
+    assert capsys.readouterr().out == "printed\n"
+
+
+def test_drain_until_empty_waits_for_a_rate_by_moving_the_clock(hf, clock):
+    task = hf.task(name="t", queue="slow")(lambda: None)
+    hf.queue("slow").set(rate=(1, 10))
+    task.enqueue_many([()] * 3)
+    assert len(drain(hf)) == 1
+    began = clock.monotonic()
+    assert len(drain(hf, until="empty")) == 2
+    assert clock.monotonic() - began == 20
+
+
 @pytest.mark.parametrize(
     ("signal", "status", "reason"),
     [

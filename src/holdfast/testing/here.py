@@ -15,17 +15,22 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from holdfast.model.ids import RunId
 from holdfast.model.jobs import Run
+from holdfast.rules.limits import next_opening
 from holdfast.rules.state import Lane
+from holdfast.workers import capture
 from holdfast.workers.assignments import Assignment, Stop
+from holdfast.workers.outcomes import Outcome
 from holdfast.workers.pump import Pump, Scope
-from holdfast.workers.runners import Desk
+from holdfast.workers.runners import Desk, Runner
 from holdfast.workers.runners.calling import call
+from holdfast.workers.runners.shell import ShellRunner
 from holdfast.workers.slots import Slots
 from holdfast.workers.tasks import Isolation
+from holdfast.workers.worker import KILL_AFTER_S
 
 if TYPE_CHECKING:
     from holdfast.app.holdfast import Holdfast
@@ -50,12 +55,16 @@ class Here:
     def work(self) -> int:
         """Run everything that is due now, and what becomes due by that; tell how many runs it took."""
         before = len(self.started)
-        while True:
-            seen = len(self.started)
-            self._turn(self._queues or queues_of(self._app.engine, self._app.namespace))
-            # A handler may have enqueued into a queue that had none before.
-            if len(self.started) == seen or self._queues is not None:
-                return len(self.started) - before
+        capture.begin()
+        try:
+            while True:
+                seen = len(self.started)
+                self._turn(self._queues or queues_of(self._app.engine, self._app.namespace))
+                # A handler may have enqueued into a queue that had none before.
+                if len(self.started) == seen or self._queues is not None:
+                    return len(self.started) - before
+        finally:
+            capture.end()
 
     def _turn(self, queues: Sequence[str]) -> None:
         if not queues:
@@ -63,9 +72,10 @@ class Here:
         engine = self._app.engine
         runner: list[_HereRunner] = []
 
-        def runners(desk: Desk) -> dict[Isolation, _HereRunner]:
+        def runners(desk: Desk) -> dict[Isolation, Runner]:
             runner.append(_HereRunner(desk, lambda: engine.look().monotonic, self.started))
-            return dict.fromkeys(get_args(Isolation), runner[0])
+            functions: dict[Isolation, Runner] = {"thread": runner[0], "loop": runner[0], "process": runner[0]}
+            return {**functions, "shell": _ShellHere(desk, self.started)}
 
         slots = _OneSlot(1, lambda: engine.look().monotonic, runners)
         scope = Scope(
@@ -145,6 +155,43 @@ class _HereRunner:
         """Do nothing: there is no thread."""
 
 
+class _ShellHere(Desk):
+    """Runs a command as a worker does, and waits for it."""
+
+    def __init__(self, desk: Desk, started: list[RunId]) -> None:
+        self._desk = desk
+        self._started = started
+        self._runner = ShellRunner(self, KILL_AFTER_S)
+        self._ended = threading.Event()
+
+    def start(self, assignment: Assignment) -> None:
+        """Run it."""
+        self._started.append(assignment.grant.run_id)
+        self._ended.clear()
+        self._runner.start(assignment)
+        self._ended.wait()
+
+    def stop(self, assignment: Assignment) -> None:
+        """Do nothing: it has ended."""
+
+    def close(self) -> None:
+        """Do nothing: nothing runs."""
+
+    def settle(self, assignment: Assignment, outcome: Outcome) -> None:
+        """Pass it on."""
+        self._desk.settle(assignment, outcome)
+
+    def end(self, assignment: Assignment, outcome: Outcome) -> None:
+        """Pass it on, and let `start` return."""
+        self._desk.end(assignment, outcome)
+        self._ended.set()
+
+    def end_for_next(self, assignment: Assignment, outcome: Outcome) -> Assignment | None:
+        """Pass it on: nothing is next."""
+        self.end(assignment, outcome)
+        return None
+
+
 def awaited(run: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     """Give a coroutine function as one that returns when it is done, also where an event loop runs already."""
 
@@ -179,8 +226,13 @@ def queues_of(engine: Engine, namespace: str) -> list[str]:
         return sorted({count.queue for count in view.counts() if count.namespace == namespace})
 
 
-def next_time(engine: Engine) -> Timestamp | None:
-    """Give the next time at which something will be due: a delay or backoff, a lease, a time to live."""
+def next_time(app: Holdfast) -> Timestamp | None:
+    """Give the next time at which something will be due: a delay or backoff, a lease, a time to live, a rate."""
+    engine, namespace = app.engine, app.namespace
+    queues = queues_of(engine, namespace)
+    now = engine.look().now
     with engine.read() as view:
         times = [view.next_due(lane) for lane in (Lane.DELAYED, Lane.LEASE, Lane.TTL)]
+        if any(True for _ in view.ready(namespace, queues, app.tasks.names(), now)):
+            times.append(next_opening(view, namespace, queues, now))
     return min((when for when in times if when is not None), default=None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.app.jobs import Job
 from holdfast.clock import Clock
+from holdfast.engine.content import fetch
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation
@@ -86,7 +87,7 @@ def drain(
                 hint='Give it one: use(hf, "memory:", clock=ManualClock()).',
             )
         last = None
-        while (when := next_time(app.engine)) is not None:
+        while (when := next_time(app)) is not None:
             ahead = (moment(when) - clock.now()).total_seconds()
             if ahead <= 0 and when == last:
                 break  # it is due, and no work of ours: a paused queue, say
@@ -135,7 +136,7 @@ def _records(task: Task[..., Any]) -> list[Record]:
 
 
 def _arguments(task: Task[..., Any], signature: inspect.Signature, record: Record) -> dict[str, Any]:
-    args, kwargs = task.spec.codec.unpack(record.params)
+    args, kwargs = task.spec.codec.unpack(fetch(app_of(task).engine.store, record.params))
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments

@@ -1,0 +1,1 @@
+"""What Django finds under `manage.py`."""
