@@ -24,6 +24,11 @@ def double(n: int) -> int:
 
 
 @task()
+def echo(text: str) -> str:
+    return text
+
+
+@task()
 async def double_later(n: int) -> int:
     return n * 2
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Backoff, Cancel, Fatal, Retry, Snooze
 from holdfast.errors import InvalidOperation, JobCancelled, JobFailed
+from holdfast.model import payloads
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.times import later, stamp
@@ -159,7 +160,9 @@ def test_a_result_that_is_no_json_fails_the_run_and_says_so(hf, value):
         assert job.status == "FAILED"
 
 
-def test_a_result_too_large_to_keep_fails_the_run(hf):
+def test_a_result_too_large_to_keep_fails_the_run(hf, monkeypatch):
+    monkeypatch.setattr(payloads.pack, "__defaults__", ("params", 1 << 20))
+
     def huge() -> str:
         return "x" * (2 << 20)
 

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.app.lines import PAUSE_S, pages
 from holdfast.app.lookout import last_of
 from holdfast.app.options import Changes, chosen_fields
+from holdfast.engine.content import fetch
 from holdfast.engine.reasons import reason_of
 from holdfast.errors import JobCancelled, JobDead, JobFailed, WorkFailed
 from holdfast.model.commands import Bury, Cancel, Move, Retry, Update
@@ -137,7 +138,7 @@ class Job(Generic[R]):
                 f"job {job.job_id} ({job.job_type}) is {job.status}: {said or 'no reason given'}", job_id=job.job_id
             )
         codec = self._codec or self.app.codec_of(job.job_type)
-        value: R = codec.unpack_result(job.result)
+        value: R = codec.unpack_result(fetch(self.app.engine.store, job.result))
         return value
 
     # --- changing its fate ------------------------------------------------------------------------------------------

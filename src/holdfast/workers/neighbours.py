@@ -5,8 +5,8 @@ Looked after about once a second while some job runs in another process, by whoe
 
 from __future__ import annotations
 
-from holdfast.engine import maintenance
 from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import end_dead_sessions
 
 #: Seconds between two looks.
 LOOK_S = 1.0
@@ -33,8 +33,7 @@ class Neighbours:
             self.look_at = _NEVER
             return False
         self.look_at = now + LOOK_S
-        ending = getattr(maintenance, "end_dead_sessions", lambda _: 0)
-        return bool(ending(self._engine) > 0)
+        return end_dead_sessions(self._engine) > 0
 
     def _has_foreign_lease(self) -> bool:
         own = self._engine.session_id

@@ -316,10 +316,14 @@ class Pump:
         for grant in reply.grants:
             spec = self._scope.tasks.get(grant.job.job_type)
             assert spec is not None
-            granted.append(Assignment(grant, spec, now, self._chores.notes(grant.run_id)))
+            held = Assignment(grant, spec, now, self._chores.notes(grant.run_id))
+            if (problem := held.complete(self._engine.store)) is not None:
+                self._outbox.append((held, problem))
+            else:
+                granted.append(held)
         self._slots.add(granted)
-        self._hope = len(granted) == room
-        if not granted:
+        self._hope = len(reply.grants) == room
+        if not reply.grants:
             self._fruitless = self._seq
 
     # --- looking and resting ------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from holdfast.model.times import Timestamp, later
 from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.stores.beside.protocol import Sessions
 
-#: A worker not heard of for so many seconds is lost: three of the notes that even an idle one leaves each minute.
+#: A worker at work, or one that no session vouches for, is lost if it was not heard of for so many seconds: several of
+#: the notes it leaves. An idle one leaves none; whether its process lives is known from its session.
 LOST_S = 180.0
 #: So long a lost worker is shown, in seconds.
 SHOWN_S = 86_400.0
@@ -26,9 +27,12 @@ def shown(workers: Iterable[WorkerInfo], sessions: Sessions, now: Timestamp) -> 
     kept = [worker for worker in workers if worker.last_seen >= forgotten_before(now)]
     silent = later(now, -LOST_S)
     gone = sessions.gone({worker.session_id for worker in kept if worker.session_id is not None})
+
+    def is_lost(worker: WorkerInfo) -> bool:
+        speaks = worker.session_id is None or bool(worker.runs)
+        return worker.session_id in gone or (speaks and worker.last_seen < silent)
+
     return [
-        msgspec.structs.replace(worker, state=WorkerState.LOST)
-        if worker.session_id in gone or worker.last_seen < silent
-        else worker
+        msgspec.structs.replace(worker, state=WorkerState.LOST) if is_lost(worker) else worker
         for worker in sorted(kept, key=lambda worker: worker.worker_id)
     ]
