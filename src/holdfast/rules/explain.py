@@ -39,7 +39,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     #: One sentence for people.
     sentence: str
-    #: What holds it: a queue, a job, a worker.
+    #: What holds it: a queue, a job, a worker, the run that put it off. None where only time does.
     holder: str | None = None
     #: The running jobs that hold the places it waits for.
     held_by: tuple[JobId, ...] = ()
@@ -61,14 +61,14 @@ def explain(state: State, job: Job, now: Timestamp, served: Served = None) -> Re
 def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
     authority = state.get(Authority, AUTHORITY) or Authority()
     if authority.dispatch_paused:
-        return Reason(code="dispatch_paused", sentence=f"dispatch is paused{_because(authority.dispatch_reason)}")
+        sentence = f"dispatch is paused{_because(authority.dispatch_reason)}"
+        return Reason(code="dispatch_paused", sentence=sentence, holder="dispatch")
     queue = state.get(Queue, pair(job.namespace, job.queue))
     if queue is not None and queue.paused:
         sentence = f"queue {job.queue} is paused{_because(queue.pause_reason)}"
         return Reason(code="queue_paused", sentence=sentence, holder=job.queue)
     if job.not_before is not None and job.not_before > now:
-        sentence = _delayed(job, state.last_run(job.job_id))
-        return Reason(code="delayed", sentence=sentence, until=job.not_before)
+        return _delayed(job, state.last_run(job.job_id))
     limited = _limited(state, job, now)
     if limited is not None:
         return limited
@@ -126,14 +126,16 @@ def _in_line(state: State, job: Job, now: Timestamp) -> Reason:
     return Reason(code="behind", sentence=f"{number} ahead in queue {job.queue}", holder=first.job_id)
 
 
-def _delayed(job: Job, last: Run | None) -> str:
+def _delayed(job: Job, last: Run | None) -> Reason:
+    """Say what time the job waits for, and which run has put it off, if one has."""
+    sentence, holder = f"not before {job.not_before}", None
     if last is not None and last.status is RunStatus.FAILED:
         lines = (last.error or "").strip().splitlines()
         said = f"; last: {lines[-1][:120]}" if lines else ""
-        return f"attempt {job.attempts + 1} of {job.max_attempts} at {job.not_before}{said}"
-    if last is not None and last.reason == "snoozed":
-        return f"snoozed until {job.not_before}"
-    return f"not before {job.not_before}"
+        sentence, holder = f"attempt {job.attempts + 1} of {job.max_attempts} at {job.not_before}{said}", last.run_id
+    elif last is not None and last.reason == "snoozed":
+        sentence, holder = f"snoozed until {job.not_before}", last.run_id
+    return Reason(code="delayed", sentence=sentence, holder=holder, until=job.not_before)
 
 
 def _running(job: Job, now: Timestamp) -> Reason:
