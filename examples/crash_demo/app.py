@@ -15,7 +15,7 @@ from holdfast import Holdfast
 hf = Holdfast("sqlite:jobs.db")
 
 
-@hf.task(lease=1)  # seconds; soon over, for those who wait for it
+@hf.task
 def paint(picture: int) -> str:
     if picture == 3 and hf.current.run_no == 1:
         os.kill(os.getpid(), signal.SIGKILL)  # the power goes out, the kernel is out of memory, somebody trips

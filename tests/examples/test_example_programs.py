@@ -145,6 +145,16 @@ def test_an_order_and_its_job_are_both_there_or_neither(example, tmp_path):
     store.close()
 
 
+def test_commands_run_with_their_words_as_they_are(example, tmp_path):
+    assert example("shell_job")()[-4:] == [
+        "archived: notes; rm -rf $HOME/one.txt",
+        "lines: 2",
+        "FAILED with exit code 3",
+        "it said: ['looking']",
+    ]
+    assert (tmp_path / "notes.tar").exists()
+
+
 def test_a_rate_holds_over_every_window(example, tmp_path):
     (told,) = example("rate_limited_api")()
     assert told.startswith("26 calls, "), "25 jobs, one of them sent away and asked again"

@@ -66,7 +66,7 @@ def application(url: str, namespace: str, record: Path) -> tuple[Holdfast, Task[
     """Make the demo's application on a store."""
     hf = Holdfast(url, namespace=namespace)
 
-    @hf.task(name="thumbnail", lease=1)
+    @hf.task(name="thumbnail")
     def thumbnail(picture: int) -> list[int]:
         run = hf.current
         note(record, Line(Said.BEGAN, run.job_id, run.run_id))

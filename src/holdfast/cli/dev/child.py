@@ -92,11 +92,10 @@ def _tell_imports(tell: _Teller) -> None:
 
 
 def _elsewhere(app: Holdfast, place: str) -> str:
-    """Move an application to a store in another place, of the same kind."""
+    """Move an application to a store in another place, of the same kind. Raises InvalidOperation if its own is open."""
     scheme = parse_url(app.url).scheme
     if scheme != "memory":
-        app.close()
-        app.url = f"{scheme}:{Path(place) / 'jobs'}"
+        app.configure(f"{scheme}:{Path(place) / 'jobs'}")
     return app.url
 
 

@@ -1,0 +1,42 @@
+"""The guides work as printed: their programs and commands run in order, and say what the page says they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_NAME = re.compile(r"# (\w+\.py)\n")
+
+
+def run(command, place):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    told = subprocess.run(
+        command, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert told.returncode == 0, f"{command}\n{told.stdout}{told.stderr}"
+    return told.stdout
+
+
+@pytest.mark.parametrize("page", sorted(GUIDES.glob("*.md")), ids=lambda path: path.stem)
+def test_a_guide_works_as_printed(page, tmp_path):
+    """`text` is what the program before it says; a program whose first line names a file is kept under that name."""
+    said = None
+    for number, (language, text) in enumerate(_BLOCK.findall(page.read_text())):
+        match language:
+            case "python":
+                name = found[1] if (found := _NAME.match(text)) else f"block{number}.py"
+                (tmp_path / name).write_text(text)
+                said = run([sys.executable, name], tmp_path)
+            case "sh":
+                said = run(["sh", "-e", "-c", text], tmp_path)
+            case "text":
+                assert said == text
+            case _:
+                pytest.fail(f"a block of {page.name} is marked {language!r} and would not be run")
