@@ -1,10 +1,13 @@
 """Tasks that misbehave, each in a process of its own. Imported by the tests and again by the child processes."""
 
+import contextvars
 import ctypes
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -112,6 +115,79 @@ def leaves_a_fork() -> int:
     if child == 0:
         signal.pause()
     return child
+
+
+def _daemon(fifo: str) -> None:
+    """Start a process twice removed: its parent is gone, and it leads a session of its own."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            _tell(fifo, os.getpid())
+            while True:
+                signal.pause()
+        os._exit(0)
+    os.wait()
+
+
+@task(timeout=5)
+def leaves_a_daemon(fifo: str, go: str, end: str) -> int:
+    """Leave a daemon behind, and end as told."""
+    _daemon(fifo)
+    match Path(go).read_text(), end:
+        case _, "return":
+            return 1
+        case _, "crash":
+            os.abort()
+        case _, "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            _tell(fifo, 0)
+            while True:
+                signal.pause()
+    raise AssertionError(end)
+
+
+@task()
+def talks(path: str) -> None:
+    """Say something in every way there is."""
+    hf.current.progress(1, 2, "half")
+    print("printed")
+    os.write(2, b"written\n")
+    subprocess.run(["echo", "by a program"], check=True)
+    logging.getLogger("app").warning("logged %d", 7)
+    hf.current.log.info("told")
+    try:
+        hf.current.artifact("/nowhere")
+    except ValueError as problem:
+        print(type(problem).__name__, end="")
+    Path(path).write_text("content")
+    kept = hf.current.artifact(path, media_type="text/x-thing")
+    Path(path).unlink()
+    assert kept.size == 7
+
+
+@task()
+def says_where_it_crashed() -> None:
+    print("before")
+    ctypes.string_at(0)
+
+
+@task()
+def floods() -> None:
+    for _ in range(3000):
+        print("x" * 1000)
+        hf.current.log.info("y" * 1000)
+
+
+@task()
+def late_words() -> None:
+    """Log in a thread that outlives the handler."""
+
+    def say() -> None:
+        while True:
+            hf.current.log.info("from the past")
+
+    variables = contextvars.copy_context()
+    threading.Thread(target=variables.run, args=(say,), daemon=True).start()
 
 
 @task()

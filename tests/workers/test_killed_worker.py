@@ -17,7 +17,7 @@ from holdfast import Holdfast
 
 hf = Holdfast("sqlite:" + sys.argv[1])
 
-@hf.task(name="step", lease=1)
+@hf.task(name="step", lease=float(sys.argv[3]))
 def step(n: int) -> int:
     if n == 5:
         Path(sys.argv[2]).write_text("here")
@@ -29,6 +29,10 @@ hf.work(concurrency=2)
 """
 
 
+def program(place, lease):
+    return [sys.executable, *(str(place / name) for name in ("program.py", "jobs.db", "reached")), str(lease)]
+
+
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -36,20 +40,20 @@ def place(tmp_path):
     return tmp_path
 
 
-def test_another_worker_takes_over_and_every_job_ends_once(place):
+@pytest.mark.parametrize("earlier", [True, False])
+def test_another_worker_takes_over_without_waiting_for_the_lease_and_every_job_ends_once(place, earlier):
+    """The lease is an hour: only the death of the process explains that its job is taken over."""
     with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
-
-        @hf.task(name="step", lease=1)
-        def step(n: int) -> int:
-            return n
-
+        step = hf.task(name="step", lease=3600)(_step)
         jobs = step.enqueue_many([(n,) for n in range(20)])
-        program = [sys.executable, str(place / "program.py"), str(place / "jobs.db"), str(place / "reached")]
-        with subprocess.Popen(program) as first:
-            assert (place / "reached").read_text() == "here"
-            first.kill()
         second = hf.worker(concurrency=2)
-        second.start()
+        with subprocess.Popen(program(place, 3600)) as first:
+            assert (place / "reached").read_text() == "here"
+            if earlier:
+                second.start()
+            first.kill()
+        if not earlier:
+            second.start()
         assert [job.result(timeout=LONG) for job in jobs] == list(range(20))
         second.drain(0)
         assert second.join(LONG)
@@ -58,7 +62,7 @@ def test_another_worker_takes_over_and_every_job_ends_once(place):
             statuses = [run.status for run in job.runs()]
             assert statuses[-1] == "COMPLETED"
             assert set(statuses[:-1]) <= {"LOST"}
-        assert "LOST" in [run.status for run in jobs[5].runs()]
+        assert next((run.status, run.reason) for run in jobs[5].runs()) == ("LOST", "restart")
         assert hf.engine.store.check() == []
 
 
@@ -66,8 +70,7 @@ def test_a_worker_told_to_end_releases_its_job_and_exits_with_0(place):
     with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
         step = hf.task(name="step", lease=60)(_step)
         job = step.enqueue(5)
-        program = [sys.executable, str(place / "program.py"), str(place / "jobs.db"), str(place / "reached")]
-        with subprocess.Popen(program) as worker:
+        with subprocess.Popen(program(place, 60)) as worker:
             assert (place / "reached").read_text() == "here"
             worker.terminate()
             worker.send_signal(signal.SIGINT)  # another one, as two of a kind may arrive as one

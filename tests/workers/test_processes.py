@@ -196,6 +196,72 @@ def test_what_a_handler_leaves_running_is_killed_and_its_result_counts(w, task):
     assert is_gone(job.result(timeout=0))
 
 
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        ("return", ("COMPLETED", None, None)),
+        ("crash", ("FAILED", "exit", -signal.SIGABRT)),
+        ("hang", ("FAILED", "timeout", None)),
+    ],
+)
+def test_a_daemon_that_left_the_group_is_killed_however_the_handler_ended(w, fifo, tmp_path, end, outcome):
+    os.mkfifo(tmp_path / "go")
+    job = app.leaves_a_daemon.enqueue(str(fifo), str(tmp_path / "go"), end)
+    drive(w)
+    (daemon,) = told(fifo)
+    (tmp_path / "go").write_text("go")
+    if end == "hang":
+        assert told(fifo) == [0]
+        app.clock.advance(5)
+    other = app.double.enqueue(1)
+    assert run(w, job, other) == [outcome, ("COMPLETED", None, None)]
+    assert is_gone(daemon)
+
+
+def said(job):
+    found = app.hf.engine.store.logs.read(job.runs()[0].run_id, limit=10_000)
+    return [(kept.line.stream, kept.line.level, kept.line.text) for kept in found]
+
+
+def test_what_a_handler_says_there_is_kept_with_its_run(w, tmp_path, capsys):
+    job = app.talks.enqueue(str(tmp_path / "file"))
+    assert run(w, job) == [("COMPLETED", None, None)]
+    lines = said(job)
+    assert [line for line in lines if line[0] == "log"] == [("log", "WARNING", "logged 7"), ("log", "INFO", "told")]
+    assert [text for stream, _, text in lines if stream == "stdout"] == ["printed", "by a program", "InvalidValue"]
+    assert [text for stream, _, text in lines if stream == "stderr"] == ["written", "logged 7"]
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("printed\nby a program\nInvalidValue", "written\nlogged 7\n")
+    (record,) = job.runs()
+    assert msgspec.json.decode(record.progress) == {"fraction": 0.5, "done": 1.0, "total": 2.0, "message": "half"}
+    (artifact,) = msgspec.json.decode(record.artifacts)
+    assert (artifact["name"], artifact["media_type"]) == ("file", "text/x-thing")
+    assert app.hf.engine.store.blobs.get(artifact["sha256"]) == b"content"
+
+
+def test_a_crash_leaves_its_last_words(w, capsys):
+    job = app.says_where_it_crashed.enqueue()
+    assert run(w, job) == [("FAILED", "exit", -signal.SIGSEGV)]
+    lines = said(job)
+    assert ("stdout", "", "before") in lines
+    assert any("Segmentation fault" in text for _, _, text in lines)
+    assert any("says_where_it_crashed" in text for _, _, text in lines)
+
+
+def test_a_flood_of_lines_is_cut_and_the_run_ends(w, capsys):
+    job, other = app.floods.enqueue(), app.double.enqueue(1)
+    assert run(w, job, other) == [("COMPLETED", None, None)] * 2
+    lines = said(job)
+    assert sum(len(text) for _, _, text in lines) <= (1 << 20) + 8192
+    assert lines[-1][2].startswith("… 1,048,576 bytes are kept")
+
+
+def test_lines_of_a_thread_that_outlived_its_handler_go_to_no_other_run(w):
+    first, second = app.late_words.enqueue(), app.pid.enqueue()
+    run(w, first, second)
+    assert said(second) == []
+
+
 def test_a_fork_that_returns_from_the_handler_gives_no_second_result(w):
     job, other = app.fork_returns.enqueue(), app.double.enqueue(3)
     run(w, job, other)

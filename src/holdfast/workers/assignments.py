@@ -6,10 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.engine.content import fetch
-from holdfast.errors import BlobMissing, HoldfastError, StoreDamaged
 from holdfast.model.outcomes import Grant
-from holdfast.stores.protocol import Store
 from holdfast.workers.context import Context
 from holdfast.workers.notes import RunNotes
 from holdfast.workers.outcomes import GaveUp, Outcome, Raised, Released
@@ -62,18 +59,10 @@ class Assignment:
         self.renew_at = self.lost_at = 0.0
         self.renewed(sent_at, grant.lease_s)
 
-    def complete(self, store: Store) -> Raised | None:
-        """Fetch large parameters, which the job only names; give the outcome of a job whose parameters are gone."""
-        job = self.grant.job
-        try:
-            params = fetch(store, job.params)
-        except HoldfastError as problem:
-            gone = isinstance(problem, BlobMissing | StoreDamaged)
-            return Raised(str(problem), "bad_params" if gone else "exception")
-        if params is not job.params:
-            self.grant = msgspec.structs.replace(self.grant, job=msgspec.structs.replace(job, params=params))
-            self.context = Context(self.grant, self.notes)
-        return None
+    def replace_params(self, params: msgspec.Raw) -> None:
+        """Give the handler these parameters, before it starts."""
+        self.grant = msgspec.structs.replace(self.grant, job=msgspec.structs.replace(self.grant.job, params=params))
+        self.context = Context(self.grant, self.notes)
 
     def renewed(self, sent_at: float, lease_s: float) -> None:
         """Count the lease from when it was asked for: the authority's clock began no earlier."""

@@ -23,7 +23,6 @@ from holdfast.model.outcomes import Grant
 from holdfast.model.payloads import NULL, pack
 from holdfast.model.times import moment
 from holdfast.model.workers import Progress
-from holdfast.rules.leases import DEADLINE_SLACK_S
 from holdfast.workers.notes import Notes, RunNotes
 
 #: Longest message of a progress, in characters.
@@ -74,8 +73,10 @@ class Context:
     @property
     def deadline(self) -> datetime | None:
         """When this execution is asked to stop, if its task has a timeout. UTC, by the store's clock."""
-        at = self._grant.job.deadline_at
-        return None if at is None else moment(at) - timedelta(seconds=DEADLINE_SLACK_S)
+        job = self._grant.job
+        if job.timeout_s is None or job.lease_expires_at is None:
+            return None
+        return moment(job.lease_expires_at) + timedelta(seconds=job.timeout_s - self._grant.lease_s)
 
     @property
     def cancelled(self) -> bool:

@@ -18,8 +18,8 @@ class Neighbours:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: When to look next (monotonic).
-        self.look_at = _NEVER
+        #: When to look next (monotonic); first at once, for somebody may have died before.
+        self.look_at = 0.0
 
     def stir(self, now: float) -> None:
         """Hear that something has happened in the store: a neighbour may have begun a job."""

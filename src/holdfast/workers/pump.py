@@ -25,6 +25,7 @@ from holdfast.rules.limits import next_opening
 from holdfast.rules.state import Lane
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.chores import Chores
+from holdfast.workers.contents import complete
 from holdfast.workers.outcomes import ErrorKind, Outcome, Raised, Released, Returned, command_of
 from holdfast.workers.slots import Ended, Slots
 from holdfast.workers.tasks import Registry
@@ -317,7 +318,7 @@ class Pump:
             spec = self._scope.tasks.get(grant.job.job_type)
             assert spec is not None
             held = Assignment(grant, spec, now, self._chores.notes(grant.run_id))
-            if (problem := held.complete(self._engine.store)) is not None:
+            if (problem := complete(held, self._engine.store)) is not None:
                 self._outbox.append((held, problem))
             else:
                 granted.append(held)
