@@ -111,6 +111,14 @@ def test_a_job_that_waits_for_its_time_says_when(world):
     assert "not before" in reason.sentence
 
 
+def test_a_job_whose_time_has_come_stands_in_line_before_anybody_leases(world):
+    world.enqueue("early", delay_s=60)
+    world.clock.advance(61)
+    world.worker()
+    world.enqueue("late")
+    assert (world.reason("early").code, world.reason("late").holder) == ("ready", "early")
+
+
 def test_a_job_that_backs_off_names_the_run_that_failed(world):
     world.enqueue("a", backoff=Backoff(jitter=0))
     (grant,) = world.lease()

@@ -15,7 +15,8 @@ from holdfast.model.jobs import Job
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.rules.explain import COUNTED, Reason, explain
-from holdfast.rules.state import State
+from holdfast.rules.order import place
+from holdfast.rules.state import Lane, State
 from holdfast.stores.protocol import View
 
 
@@ -46,11 +47,17 @@ class Reasons:
         return explain(cast("State", self), job, self._now, None if workers is None else served)
 
     def ready(self, namespace: str, queues: Sequence[str], job_types: object, now: Timestamp) -> Iterator[Job]:
-        """Walk the line of these queues, as far as anybody counts."""
+        """Walk the line of these queues, as far as anybody counts.
+
+        Jobs whose time has come stand in it too, although no Lease has made them ready yet.
+        """
         del job_types
         name = (namespace, tuple(queues))
         if name not in self._lines:
-            self._lines[name] = list(islice(self._view.ready(namespace, queues, None, now), COUNTED))
+            due = [job for job in islice(self._view.due(Lane.DELAYED, now), COUNTED) if isinstance(job, Job)]
+            line = {job.job_id: job for job in islice(self._view.ready(namespace, queues, None, now), COUNTED)}
+            line |= {job.job_id: job for job in due if job.namespace == namespace and job.queue in queues}
+            self._lines[name] = sorted(line.values(), key=place)[:COUNTED]
         return iter(self._lines[name])
 
     def __getattr__(self, name: str) -> Any:
