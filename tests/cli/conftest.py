@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from holdfast import Engine, open_store
 from holdfast.cli.root import cli
+from holdfast.cli.target import now
 from holdfast.model.commands import Enqueue, NewJob
+from holdfast.model.workers import WorkerInfo
 
 
 @pytest.fixture(params=["wal", "sqlite"])
@@ -45,6 +47,23 @@ def filled(opened):
                 engine.ask(Enqueue(jobs=(job,)))
 
     return fill
+
+
+def worker(worker_id="w", **known):
+    """A worker as it describes itself: of another machine, so nobody can tell that its process is not there."""
+    told = {"name": "", "host": "far", "pid": 7, "version": "0.1.0", "queues": ("default",), "slots": 4}
+    return WorkerInfo(**{"worker_id": worker_id, "started_at": now(), "last_seen": now(), **told, **known})
+
+
+@pytest.fixture
+def hire(opened):
+    """Put a worker into the roster."""
+
+    def note(worker_id="w", **known):
+        with opened() as engine:
+            engine.store.workers.note(worker(worker_id, **known))
+
+    return note
 
 
 @pytest.fixture

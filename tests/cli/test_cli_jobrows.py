@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import Engine, open_store
-from holdfast.cli.jobrows import PREVIEW, Reasons, row_record
+from holdfast.cli.jobrows import PREVIEW, row_record
 from holdfast.cli.target import now
+from holdfast.engine.reasons import Reasons
 from holdfast.model.commands import Cancel, Enqueue, Fail, Lease, NewJob, PauseQueue
 from holdfast.rules import explain as rules
 from holdfast.stores.protocol import JobQuery
 
 
 def test_the_reasons_of_many_rows_are_those_of_the_rules(tmp_path, monkeypatch):
-    for module in ("holdfast.rules.explain", "holdfast.cli.jobrows"):
+    for module in ("holdfast.rules.explain", "holdfast.engine.reasons"):
         monkeypatch.setattr(f"{module}.COUNTED", 20)
     engine = Engine(open_store(f"sqlite:{tmp_path / 'jobs'}"))
     for n in range(60):

@@ -131,8 +131,9 @@ def test_a_list_can_be_narrowed(holdfast, filled):
     assert holdfast("jobs", "ls", "--status", "asleep").exit_code == 2
 
 
-def test_every_form_shows_the_same_reason(holdfast, filled, rows):
+def test_every_form_shows_the_same_reason(holdfast, filled, rows, hire):
     filled("a", "b")
+    hire()
     sentences = {job["job_id"]: job["reason"]["sentence"] for job in rows("jobs", "ls")}
     assert sentences == {"a": "next in queue default", "b": "1 ahead in queue default"}
     table = holdfast("jobs", "ls").stdout.splitlines()

@@ -16,7 +16,8 @@ from holdfast.cli import root
 from holdfast.cli.problems import tell, wants_json
 
 HEAVY = ["sqlite3", "asyncio", "rich", "backports.zstd", "holdfast.journal", "holdfast.app", "holdfast.workers"]
-HELP = ["jobs", "jobs ls", "jobs add", "jobs wait", "queues", "queues ls", "dispatch pause", "status", "explain"]
+HELP = ["jobs", "jobs ls", "jobs add", "jobs wait", "queues", "queues ls", "dispatch pause", "status", "explain", "top"]
+HELP += ["jobs logs", "workers", "workers ls", "workers stop"]
 
 
 @pytest.mark.parametrize("command", HELP)

@@ -51,15 +51,17 @@ def test_a_job_is_explained_with_the_chain_behind_it(rows, holdfast, filled, ope
     assert all(part in page for part in ("until", "retry of", "what would change it", "--at now"))
 
 
-def test_who_is_first_in_line_is_named(rows, filled):
+def test_who_is_first_in_line_is_named(rows, filled, hire):
     filled("a", "b")
+    hire()
     (link,) = rows("explain", "b")["chain"]
     assert (link["role"], link["job_id"]) == ("first in line", "a")
 
 
 @pytest.mark.parametrize("state", ["paused", "stopped", "delayed", "behind", "running", "asked", "ended", "ready"])
-def test_every_command_that_explain_names_works_as_printed(rows, holdfast, filled, opened, state):
+def test_every_command_that_explain_names_works_as_printed(rows, holdfast, filled, opened, hire, state):
     filled("first")
+    hire()
     filled("my job; rm -rf x", delay_s=60 if state == "delayed" else None)
     if state != "behind":
         holdfast("jobs", "cancel", "first")
@@ -79,11 +81,24 @@ def test_every_command_that_explain_names_works_as_printed(rows, holdfast, fille
         assert done.exit_code == 0, (way, done.stderr)
 
 
-def test_a_queue_in_a_namespace_is_resumed_there(rows, holdfast, filled):
+def test_a_queue_in_a_namespace_is_resumed_there(rows, holdfast, filled, hire):
     filled("a", namespace="x", queue="far")
+    hire(namespace="x", queues=("far",))
     holdfast("queues", "pause", "far", "--namespace", "x")
     (command, *_) = [way["command"] for way in rows("explain", "a")["ways_on"]]
     assert holdfast(*shlex.split(command)[1:]).exit_code == 0
+    assert rows("explain", "a")["reason"]["code"] == "ready"
+
+
+def test_a_job_that_nobody_takes_says_so_and_how_to_start_a_worker(rows, holdfast, filled, hire):
+    filled("a", queue="far", task="shop.send")
+    for known in ({}, {"queues": ("far",), "job_types": ("shop.other",)}, {"state": "draining"}):
+        hire(**known)
+        told = rows("explain", "a")
+        assert (told["reason"]["code"], told["reason"]["holder"]) == ("no_worker", "shop.send")
+        assert told["ways_on"][0]["command"] == "holdfast worker APP --queues far"
+    assert "⚠ QUEUED" in holdfast("explain", "a").stdout
+    hire(queues=("far",), job_types=("shop.send",))
     assert rows("explain", "a")["reason"]["code"] == "ready"
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
-import os
-import pty
-import re
-import select
 import signal
-import struct
-import subprocess
-import sys
-import termios
 
 import msgspec
 import pytest
+from pseudoterminal import Terminal, bare
 
 from holdfast import Engine, open_store
 from holdfast.cli import tables, words
+from holdfast.cli.target import now
 from holdfast.cli.terminal import Screen, safe, safe_lines, screen
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.jobs import JobStatus, RunStatus
+from holdfast.model.workers import WorkerInfo
 
 PLAIN = Screen(is_terminal=False, can_redraw=False, colour=False, true_colour=False, light=False, unicode=True, width=0)
 
@@ -154,56 +148,10 @@ def url(tmp_path):
     where = f"sqlite:{tmp_path / 'jobs'}"
     engine = Engine(open_store(where))
     engine.ask(Enqueue(jobs=tuple(NewJob(job_id=job_id, job_type="work", params=msgspec.Raw(b"{}")) for job_id in IDS)))
+    worker = WorkerInfo(worker_id="w", name="", host="far", pid=7, version="0.1.0", started_at=now(), last_seen=now())
+    engine.store.workers.note(worker)
     engine.close()
     return where
-
-
-class Terminal:
-    """A command on a pseudo-terminal of its own."""
-
-    def __init__(self, url, *args, columns=80, **env):
-        self.text = ""
-        self._end, inner = pty.openpty()
-        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "from holdfast.cli import main; main()", *args],
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            env={**kept, "HOLDFAST_STORE": url, "TERM": "xterm", "PYTHONUTF8": "1", **env},
-            start_new_session=True,
-        )
-        os.close(inner)
-
-    def until(self, pattern):
-        """Read until the pattern has been written."""
-        while not re.search(pattern, self.text):
-            assert self._read(), self.text
-
-    def keys(self, text):
-        os.write(self._end, text.encode())
-
-    def _read(self):
-        ready, _, _ = select.select([self._end], [], [], 60)
-        assert ready, f"nothing more after: {self.text}"
-        try:
-            found = os.read(self._end, 65536)
-        except OSError:  # the other side has closed
-            return False
-        self.text += found.decode(errors="replace")
-        return bool(found)
-
-    def end(self):
-        """Read to the end; give what was written and the exit code."""
-        while self._read():
-            pass
-        os.close(self._end)
-        return self.text.replace("\r\n", "\n"), self.process.wait(60)
-
-
-def bare(text):
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def test_on_a_terminal_ids_are_short_and_statuses_coloured(url):

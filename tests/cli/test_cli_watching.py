@@ -37,8 +37,9 @@ def start(place):
         process.communicate()
 
 
-def test_watching_in_a_pipe_writes_a_line_for_each_record_that_changed(start, filled, opened):
+def test_watching_in_a_pipe_writes_a_line_for_each_record_that_changed(start, filled, opened, hire):
     filled("a", "b")
+    hire()
     watching = start("jobs", "ls", "-w", "60")
 
     def told():

@@ -35,13 +35,13 @@ def actor() -> str:
         return f"cli:{os.getuid()}"
 
 
-def confirm(verb: str, ids: Sequence[str], *, yes: bool) -> None:
+def confirm(verb: str, ids: Sequence[str], *, yes: bool, noun: str = "job") -> None:
     """Ask, on a terminal, whether to go on; leaves with 1 if not."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    samples = writable(", ".join(safe(job_id) for job_id in ids[:SAMPLES]), sys.stderr)
+    samples = writable(", ".join(safe(found) for found in ids[:SAMPLES]), sys.stderr)
     more = f" and {len(ids) - SAMPLES} more" if len(ids) > SAMPLES else ""
-    if not click.confirm(f"{verb} {len(ids)} job{'s' * (len(ids) != 1)}: {samples}{more}?", err=True):
+    if not click.confirm(f"{verb} {len(ids)} {noun}{'s' * (len(ids) != 1)}: {samples}{more}?", err=True):
         say("Nothing was changed.")
         raise click.exceptions.Exit(1)
 

@@ -11,6 +11,7 @@ from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import ways_on
+from holdfast.engine.reasons import Reasons
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import Store, View
@@ -29,9 +30,8 @@ def explain(*, job_id: str, watch: float | None, output: str) -> None:
     place, out = target(), output_for(output)
 
     def look(view: View, store: Store) -> Shown:
-        del store
         job = find(view, place, job_id)
-        reasons = jobrows.Reasons(view, now())
+        reasons = Reasons(view, now(), store.workers.all())
         reason = reasons.of(job)
         chain = _chain(view, job, reason)
         links = [(role, other, reasons.of(other)) for role, other in chain]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any, cast
+import shlex
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from holdfast.cli.bars import progress_of, progress_text, size_text
 from holdfast.cli.output import Record
-from holdfast.cli.tables import Column, age, id_length, lines, shrink
+from holdfast.cli.tables import Column, age, ago, id_length, lines, shrink
 from holdfast.cli.terminal import Screen, safe, safe_lines
 from holdfast.cli.words import look_of
+from holdfast.model.artifacts import Artifact
 from holdfast.model.jobs import Job, Run
-from holdfast.model.payloads import NULL
+from holdfast.model.payloads import NULL, ref_in
 from holdfast.model.times import Timestamp, seconds_between
-from holdfast.rules.explain import COUNTED, Reason, explain
-from holdfast.rules.state import State
-from holdfast.stores.protocol import View
+from holdfast.model.workers import Progress
+from holdfast.rules.explain import Reason
 
 #: Characters of a payload that a list shows.
 PREVIEW = 120
@@ -38,31 +39,25 @@ _RUN_COLUMNS = (
     Column("TOOK", right=True),
     Column("ENDED BY"),
 )
+_ARTIFACT_COLUMNS = (
+    Column("RUN", right=True),
+    Column("ARTIFACT"),
+    Column("SIZE", right=True),
+    Column("TYPE", spare=True),
+    Column("WHERE"),
+)
+#: Cells of the progress bar on a page.
+BAR = 24
 
 
-class Reasons:
-    """The reasons of many jobs in one view; each queue's line is walked once."""
+class Known(NamedTuple):
+    """A job with what is known of it."""
 
-    def __init__(self, view: View, now: Timestamp) -> None:
-        self._view = view
-        self._now = now
-        self._lines: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
-
-    def of(self, job: Job) -> Reason:
-        """Give the one reason why a job is where it is."""
-        return explain(cast("State", self), job, self._now)
-
-    def ready(self, namespace: str, queues: Sequence[str], job_types: object, now: Timestamp) -> Iterator[Job]:
-        """Walk the line of these queues, as far as anybody counts."""
-        del job_types
-        name = (namespace, tuple(queues))
-        if name not in self._lines:
-            self._lines[name] = list(islice(self._view.ready(namespace, queues, None, now), COUNTED))
-        return iter(self._lines[name])
-
-    def __getattr__(self, name: str) -> Any:
-        """Look up everything else in the view itself."""
-        return getattr(self._view, name)
+    job: Job
+    reason: Reason
+    runs: Sequence[Run]
+    #: What its run last said; None if it does not run or said nothing.
+    progress: Progress | None = None
 
 
 def row_record(job: Job, reason: Reason) -> Record:
@@ -72,9 +67,17 @@ def row_record(job: Job, reason: Reason) -> Record:
     return {**known, "preview": bytes(job.params).decode()[:PREVIEW], "reason": reason}
 
 
-def full_record(job: Job, reason: Reason, runs: Sequence[Run]) -> Record:
-    """Give everything known of a job."""
-    return {**msgspec.structs.asdict(job), "reason": reason, "runs": [msgspec.structs.asdict(run) for run in runs]}
+def full_record(known: Known, fetch: Callable[[msgspec.Raw], msgspec.Raw]) -> Record:
+    """Give everything known of a job; `fetch` gives content that lies beside the record."""
+    job = known.job
+    return {
+        **msgspec.structs.asdict(job),
+        "params": fetch(job.params),
+        "result": fetch(job.result),
+        "reason": known.reason,
+        "progress": known.progress,
+        "runs": [{**msgspec.structs.asdict(run), "params_snapshot": fetch(run.params_snapshot)} for run in known.runs],
+    }
 
 
 def job_table(jobs: Sequence[tuple[Job, Reason]], now: Timestamp, screen: Screen) -> list[str]:
@@ -101,25 +104,30 @@ def badge(job: Job, reason: Reason, screen: Screen) -> str:
     return f"{screen.glyph(look)} {screen.paint(job.status, look)}"
 
 
-def job_page(job: Job, reason: Reason, runs: Sequence[Run], now: Timestamp, screen: Screen) -> list[str]:
-    """Lay out one job: its status and reason, what is not as usual, its runs."""
+def job_page(known: Known, now: Timestamp, screen: Screen) -> list[str]:
+    """Lay out one job: its status and reason, what is not as usual, its runs and what they left behind."""
+    job, reason = known.job, known.reason
     page = [f"{badge(job, reason, screen)}  {safe(reason.sentence)}"]
-    page += _fields(job, now, screen)
+    page += _fields(known, now, screen)
     if job.error:
         page += [screen.faint("error"), *(f"  {line}" for line in safe_lines(job.error))]
-    if runs:
-        page += ["", *lines(_RUN_COLUMNS, [_run_row(run, screen) for run in runs], screen)]
+    if known.runs:
+        page += ["", *lines(_RUN_COLUMNS, [_run_row(run, now, screen) for run in known.runs], screen)]
+    artifacts = [row for run in known.runs for row in _artifact_rows(run)]
+    if artifacts:
+        page += ["", *lines(_ARTIFACT_COLUMNS, artifacts, screen)]
     return page
 
 
-def _fields(job: Job, now: Timestamp, screen: Screen) -> list[str]:
+def _fields(known: Known, now: Timestamp, screen: Screen) -> list[str]:
+    job = known.job
     shown = {
         "id": job.job_id,
         "task": job.job_type,
         "queue": job.queue if not job.namespace else f"{job.queue} (namespace {job.namespace})",
         "priority": f"{job.priority}, position {job.position}",
-        "created": f"{job.created_at}, {age(seconds_between(job.created_at, now))} ago",
-        "params": bytes(job.params).decode(),
+        "created": f"{job.created_at}, {ago(seconds_between(job.created_at, now))}",
+        "params": _payload(job, "params"),
         "attempts": f"{job.attempts} of {job.max_attempts}; {job.executions} executions, {job.expiries} lost leases",
         "not before": job.not_before,
         "latest start": job.expires_at,
@@ -130,7 +138,8 @@ def _fields(job: Job, now: Timestamp, screen: Screen) -> list[str]:
         "worker": job.worker_id,
         "started": job.started_at,
         "finished": job.finished_at,
-        "result": None if job.result == NULL else bytes(job.result).decode(),
+        "progress": known.progress and progress_text(known.progress, screen, BAR),
+        "result": None if job.result == NULL else _payload(job, "result"),
     }
     titles = max(map(len, shown))
     said = [(title, safe(str(value))) for title, value in shown.items() if value]
@@ -143,12 +152,27 @@ def _fields(job: Job, now: Timestamp, screen: Screen) -> list[str]:
     return [f"{screen.faint(title.ljust(titles))}  {text}" for title, text in said]
 
 
-def _run_row(run: Run, screen: Screen) -> list[str]:
+def _payload(job: Job, field: str) -> str:
+    """Show a payload, or how large it is and the command that prints it, where it lies beside the record."""
+    raw: msgspec.Raw = getattr(job, field)
+    ref = ref_in(raw)
+    if ref is None:
+        return bytes(raw).decode()
+    return f"{size_text(ref.size)}: holdfast jobs show {shlex.quote(job.job_id)} --{field}"
+
+
+def _run_row(run: Run, now: Timestamp, screen: Screen) -> list[str]:
     status = run.status or "RUNNING"
     look = look_of(status)
     told = safe_lines(run.error or "")
     ended = ": ".join(part for part in (run.error_kind or run.reason or "", told[-1] if told else "") if part)
-    took = "" if run.finished_at is None else f"{seconds_between(run.started_at, run.finished_at):.1f}s"
+    said = progress_of(run.progress)
+    if not ended and said is not None:
+        ended = progress_text(said, screen)
+    if run.finished_at is None:
+        took = age(seconds_between(run.started_at, now))
+    else:
+        took = f"{seconds_between(run.started_at, run.finished_at):.1f}s"
     return [
         str(run.run_no),
         f"{screen.glyph(look)} {screen.paint(status, look)}",
@@ -156,4 +180,14 @@ def _run_row(run: Run, screen: Screen) -> list[str]:
         run.started_at,
         took,
         safe(ended),
+    ]
+
+
+def _artifact_rows(run: Run) -> list[list[str]]:
+    if run.artifacts == NULL:
+        return []
+    found = msgspec.json.decode(run.artifacts, type=list[Artifact])
+    return [
+        [str(run.run_no), safe(one.name), size_text(one.size), safe(one.media_type), safe(one.path or one.sha256)]
+        for one in found
     ]

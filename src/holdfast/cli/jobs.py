@@ -9,12 +9,16 @@ import click
 from holdfast.cli import jobrows
 from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option, settle, yes_option
 from holdfast.cli.ids import find, find_all, given
-from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.joblogs import logs
+from holdfast.cli.output import LIST_FORMS, Record, encoded, output_for, output_options
 from holdfast.cli.target import Target, now, store_options, target
-from holdfast.cli.terminal import safe, say
+from holdfast.cli.terminal import put, safe, say
 from holdfast.cli.values import Duration, Moment, Word, moment_or_none, payload_of, tags_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.cli.workerrows import progresses
 from holdfast.clock import SystemClock
+from holdfast.engine.content import fetch
+from holdfast.engine.reasons import Reasons
 from holdfast.errors import InvalidArguments, JobNotFound
 from holdfast.model.commands import Bury, Cancel, Command, Enqueue, Move, NewJob, Retry, Update
 from holdfast.model.events import JobChanges
@@ -39,6 +43,9 @@ def jobs() -> None:
     """
 
 
+jobs.add_command(logs)
+
+
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
@@ -58,9 +65,8 @@ def ls(
     query = JobQuery(namespace=place.name, status=status, queue=queue, job_type=task, limit=limit)
 
     def look(view: View, store: Store) -> Shown:
-        del store
         at = now()
-        reasons = jobrows.Reasons(view, at)
+        reasons = Reasons(view, at, store.workers.all())
         found = [(job, reasons.of(job)) for job in view.jobs(query)]
         records = [jobrows.row_record(job, reason) for job, reason in found]
         return records, lambda: jobrows.job_table(found, at, out.screen)
@@ -70,23 +76,44 @@ def ls(
 
 @jobs.command("show", cls=WatchCommand)
 @_ids
+@click.option("--params", "only", flag_value="params", help="Print the parameters alone, as JSON.")
+@click.option("--result", "only", flag_value="result", help="Print the result alone, as JSON.")
 @watch_option
 @output_options(*LIST_FORMS)
 @store_options
-def show_jobs(*, ids: tuple[str, ...], watch: float | None, output: str) -> None:
+def show_jobs(*, ids: tuple[str, ...], only: str | None, watch: float | None, output: str) -> None:
     """Show jobs whole: reason, parameters, result, runs. With -o json one job is an object, several are a list."""
     place, out, words = target(), output_for(output), given(ids)
+    if only is not None:
+        _print_payloads(place, words, only)
+        return
+    with_payloads = out.form in ("json", "jsonl") or (watch is not None and not out.screen.is_terminal)
 
     def look(view: View, store: Store) -> Shown:
-        del store
-        at = now()
-        reasons = jobrows.Reasons(view, at)
-        found = [(job, reasons.of(job), view.runs(job.job_id)) for job in find_all(view, place, words)]
-        pages = [jobrows.job_page(*known, at, out.screen) for known in found]
-        joined = [line for number, page in enumerate(pages) for line in ([""] * bool(number) + page)]
-        return [jobrows.full_record(*known) for known in found], lambda: joined
+        at, workers = now(), store.workers.all()
+        reasons, said = Reasons(view, at, workers), progresses(workers)
+        found = [
+            jobrows.Known(job, reasons.of(job), view.runs(job.job_id), said.get(job.job_id))
+            for job in find_all(view, place, words)
+        ]
+
+        def page() -> list[str]:
+            pages = [jobrows.job_page(known, at, out.screen) for known in found]
+            return [line for number, page in enumerate(pages) for line in ([""] * bool(number) + page)]
+
+        # Content beside the records is fetched only for those who get it whole.
+        fetched = (lambda raw: fetch(store, raw)) if with_payloads else (lambda raw: raw)
+        return [jobrows.full_record(known, fetched) for known in found], page
 
     show(place, out, watch, look, key="job_id", one=len(words) == 1)
+
+
+def _print_payloads(place: Target, words: list[str], field: str) -> None:
+    with place.reading() as reader:
+        with reader.look() as view:
+            payloads = [getattr(job, field) for job in find_all(view, place, words)]
+        for payload in payloads:
+            put(encoded(fetch(reader.store, payload)))
 
 
 @jobs.command()
@@ -103,7 +130,7 @@ def wait(*, ids: tuple[str, ...], timeout: float | None, output: str) -> None:
     ended = _wait(place, given(ids), timeout)
     with place.look() as view:
         at = now()
-        found = [(job, jobrows.Reasons(view, at).of(job)) for job in ended]
+        found = [(job, Reasons(view, at).of(job)) for job in ended]
     records = [jobrows.row_record(job, reason) for job, reason in found]
     out.records(records, lambda: jobrows.job_table(found, at, out.screen))
     statuses = {job.status for job in ended}

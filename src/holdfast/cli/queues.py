@@ -15,6 +15,7 @@ from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe, say
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
+from holdfast.engine.reasons import Reasons
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue
 from holdfast.model.jobs import JobStatus
@@ -101,14 +102,13 @@ def show_queue(*, name: str, watch: float | None, output: str) -> None:
     place, out = target(), output_for(output)
 
     def look(view: View, store: Store) -> Shown:
-        del store
         rows = [row for row in queue_rows(view, place.name) if row.name == name]
         if not rows:
             raise QueueNotFound(
                 f"queue {name} has no jobs and no settings.", hint="See `holdfast queues ls`.", queue=name
             )
         at = now()
-        reasons = jobrows.Reasons(view, at)
+        reasons = Reasons(view, at, store.workers.all())
         head = list(reasons.ready(place.name, (name,), None, at))[:HEAD]
         found = [(job, reasons.of(job)) for job in head]
         record: Record = {**msgspec.structs.asdict(rows[0]), "head": [jobrows.row_record(*known) for known in found]}

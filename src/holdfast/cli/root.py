@@ -27,7 +27,9 @@ COMMANDS = {
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
     "status": ("holdfast.cli.status:status", "The store on one page."),
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
+    "top": ("holdfast.cli.top:top", "Watch rates, backlog, running jobs and workers."),
     "worker": ("holdfast.cli.worker:worker", "Run the jobs of an application."),
+    "workers": ("holdfast.cli.workers:workers", "Look at workers, ask them to stop."),
 }
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
-from holdfast.cli.output import Record, output_for, output_options
-from holdfast.cli.queues import queue_rows, queue_table
-from holdfast.cli.target import existing, now, store_options, target
-from holdfast.cli.terminal import safe
+from holdfast.cli.output import output_for, output_options
+from holdfast.cli.pulse import Pulse
+from holdfast.cli.queues import queue_table
+from holdfast.cli.scene import Scene, gather, scene_record
+from holdfast.cli.tables import age, ago
+from holdfast.cli.target import store_options, target
+from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.cli.words import STUCK
 from holdfast.model.jobs import JobStatus
-from holdfast.model.records import AUTHORITY, Authority
+from holdfast.model.times import seconds_between
 from holdfast.stores.protocol import Durability, Store, View
 
 
@@ -20,41 +23,50 @@ from holdfast.stores.protocol import Durability, Store, View
 @output_options("table", "json", "jsonl")
 @store_options
 def status(*, watch: float | None, output: str) -> None:
-    """Tell whether work is dispatched, how much there is by queue and status, and how durable an answer is."""
+    """Tell whether work is dispatched and by whom, how much there is, and how durable an answer is."""
     place, out = target(), output_for(output)
-    relaxed = existing(place.url).relaxed
+    pulse = Pulse()
 
     def look(view: View, store: Store) -> Shown:
-        del store
-        rows = queue_rows(view, place.namespace)
-        authority = view.get(Authority, AUTHORITY) or Authority()
-        counts = {status.value: sum(row.counts[status.value] for row in rows) for status in JobStatus}
-        durability = Durability.RELAXED if relaxed else Durability.SYNC
-        record: Record = {
-            "store": place.url,
-            "dispatching": not authority.dispatch_paused,
-            "dispatch_reason": authority.dispatch_reason,
-            "durability": durability,
-            "seq": view.seq,
-            "running": counts[JobStatus.RUNNING.value],
-            "counts": counts,
-            "queues": [msgspec.structs.asdict(row) for row in rows],
-        }
-
-        def page() -> list[str]:
-            because = f": {authority.dispatch_reason}" if authority.dispatch_reason else ""
-            said = {
-                "store": place.url,
-                "dispatch": f"paused{because}" if authority.dispatch_paused else "on",
-                "durability": durability.value,
-                "feed": str(view_seq),
-                "running": str(counts[JobStatus.RUNNING.value]),
-                "clock": now(),
-            }
-            head = [f"{out.screen.faint(title.ljust(10))}  {safe(text)}" for title, text in said.items()]
-            return [*head, "", *queue_table(rows, out.screen)] if rows else head
-
-        view_seq = view.seq
-        return [record], page
+        scene = gather(view, store, place, pulse)
+        return [scene_record(scene)], lambda: _page(scene, out.screen)
 
     show(place, out, watch, look, key="store", one=True)
+
+
+def _page(scene: Scene, screen: Screen) -> list[str]:
+    authority, recovery = scene.authority, scene.recovery
+    because = f": {authority.dispatch_reason}" if authority.dispatch_reason else ""
+    staff = ", ".join(f"{count} {state}" for state, count in scene.workers().items() if count)
+    waiting = scene.count(JobStatus.QUEUED)
+    shown = {
+        "store": scene.store,
+        "dispatch": f"paused{because}" if authority.dispatch_paused else "on",
+        "durability": scene.durability.value,
+        "workers": staff or "none",
+        "running": str(scene.count(JobStatus.RUNNING)),
+        "waiting": f"{waiting}{_since(scene)}",
+        "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),
+        "feed": str(scene.seq),
+        "clock": scene.at,
+    }
+    alarming = {
+        "dispatch": authority.dispatch_paused,
+        "durability": scene.durability is Durability.RELAXED,
+        "workers": not scene.workers()["ready"] and waiting > 0,
+    }
+    titles = max(map(len, shown))
+    head = [
+        f"{screen.faint(title.ljust(titles))}  {screen.paint(safe(text), STUCK) if alarming.get(title) else safe(text)}"
+        for title, text in shown.items()
+        if text
+    ]
+    return [*head, "", *queue_table(list(scene.queues), screen)] if scene.queues else head
+
+
+def _since(scene: Scene) -> str:
+    return "" if scene.oldest_due is None else f", oldest due for {age(seconds_between(scene.oldest_due, scene.at))}"
+
+
+def _recovered(leases: int, when: str) -> str:
+    return f"{when}, {leases} lease{'s' * (leases != 1)} of an ended process taken back"

@@ -1,6 +1,6 @@
 """Tables for people: no borders, one record a line, never cut when piped.
 
-On a terminal free text shrinks, ids never.
+On a terminal free text shrinks, ids never; columns that others can do without are left out where it is too narrow.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Column(NamedTuple):
 
     title: str
     right: bool = False
+    #: Left out on a terminal that is too narrow for all; the last such column first.
+    spare: bool = False
 
 
 def width(text: str) -> int:
@@ -56,6 +58,8 @@ def shrink(text: str, cells: int, *, unicode: bool = True) -> str:
 
 def lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
     """Lay out a table. The last column is free text; on a terminal it takes what is left."""
+    if screen.is_terminal:
+        columns, rows = _fitting(columns, rows, screen.width)
     titles = [column.title for column in columns]
     widths = [max(width(row[at]) for row in (titles, *rows)) for at in range(len(columns))]
     if screen.is_terminal:
@@ -64,6 +68,22 @@ def lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Scre
         rows = [[*row[:-1], shrink(row[-1], widths[-1], unicode=screen.unicode)] for row in rows]
     laid = [_line(columns, widths, row) for row in (titles, *rows)]
     return [screen.faint(laid[0]), *laid[1:]]
+
+
+def _fitting(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int
+) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
+    """Leave out spare columns until the others fit, with the least there must be of the last one."""
+    kept = list(range(len(columns)))
+    sizes = [
+        max(width(text) for text in (column.title, *(row[at] for row in rows))) for at, column in enumerate(columns)
+    ]
+    for at in reversed(kept[:-1]):
+        if sum(sizes[other] + 2 for other in kept[:-1]) + min(LEAST_TEXT, sizes[-1]) <= room:
+            break
+        if columns[at].spare:
+            kept.remove(at)
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
@@ -86,8 +106,14 @@ def id_length(ids: Sequence[str], screen: Screen) -> int:
     return min(size, longest)
 
 
+def ago(seconds: float) -> str:
+    """Say how long ago something was, in one unit."""
+    text = age(seconds)
+    return f"{text[:-1]} {text[-1]} ago"
+
+
 def age(seconds: float) -> str:
-    """Write how long ago something was, in one unit."""
+    """Write how long something lasts or is ago, in one unit, for a column."""
     left = max(0.0, seconds)
     for unit, size in (("s", 60), ("m", 60), ("h", 48)):
         if left < size:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,6 +28,7 @@ from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
+from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.opening import StoreUrl, open_store, parse_url
 from holdfast.stores.protocol import Store, View
 
@@ -81,8 +83,8 @@ class Target(NamedTuple):
     def send(self, commands: list[Command], *, dry_run: bool = False, create: bool = False) -> list[Outcome]:
         """Have commands decided, in one commit; with `dry_run` only decided."""
         if dry_run:
-            with self.look() as view:
-                return [_decided(view, command) for command in commands]
+            with self.reading() as reader, reader.look() as view:
+                return [_decided(view, reader.store.blobs, command) for command in commands]
         with self.writing(create=create) as engine:
             return engine.submit_many(commands)
 
@@ -164,8 +166,18 @@ def now() -> Timestamp:
     return stamp(SystemClock().now())
 
 
-def _decided(view: View, command: Command) -> Outcome:
-    checked = admitted(command)
+class _Weighed:
+    """A store's blobs for deciding alone: what is put is named, and not kept."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self.get, self.has, self.sweep = blobs.get, blobs.has, blobs.sweep
+
+    def put(self, content: bytes) -> str:
+        return sha256(content).hexdigest()
+
+
+def _decided(view: View, blobs: Blobs, command: Command) -> Outcome:
+    checked = admitted(command, _Weighed(blobs))
     if isinstance(checked, Refusal):
         return checked
     at = now()

@@ -51,10 +51,14 @@ _BY_STATUS = {
     "SKIPPED": SKIPPED,
     "LOST": LOST,
 }
+_BY_WORKER = {"ready": COMPLETED, "draining": HELD, "lost": LOST}
 _BY_REASON = {
     "dispatch_paused": HELD,
     "queue_paused": HELD,
     "delayed": DELAYED,
+    "key_limit": HELD,
+    "queue_limit": HELD,
+    "rate_limit": HELD,
     "no_worker": STUCK,
     "lease_lapsed": STUCK,
 }
@@ -67,9 +71,15 @@ def look_of(status: str, reason: str = "", attempts: int = 0) -> Look:
     return _BY_REASON.get(reason) or _BY_STATUS.get(status, READY)
 
 
+def look_of_worker(state: str) -> Look:
+    """Give how a worker is drawn."""
+    return _BY_WORKER[state]
+
+
 def ways_on(job_id: str, queue: str, namespace: str, reason: str) -> list[tuple[str, str]]:
     """Give what would change a job that has this reason: what for, and the command."""
     job, name = shlex.quote(job_id), shlex.quote(queue)
+    start = ("start a worker of the application that knows its task", f"holdfast worker APP --queues {name}")
     if namespace:
         name = f"{name} --namespace {shlex.quote(namespace)}"
     first = ("before the others of its priority", f"holdfast jobs move {job} --to first")
@@ -79,8 +89,14 @@ def ways_on(job_id: str, queue: str, namespace: str, reason: str) -> list[tuple[
             return [("dispatch again", "holdfast dispatch resume"), cancel]
         case "queue_paused":
             return [("lease from the queue again", f"holdfast queues resume {name}"), cancel]
+        case "queue_limit":
+            return [("more at a time", f"holdfast queues limit {name} --max-running N"), cancel]
+        case "rate_limit":
+            return [("more often", f"holdfast queues limit {name} --rate N/PERIOD"), cancel]
         case "delayed":
             return [("now", f"holdfast jobs update {job} --at now"), cancel]
+        case "no_worker":
+            return [start, cancel]
         case "behind":
             return [first, ("before lower priorities", f"holdfast jobs update {job} --priority 100"), cancel]
         case "running":

@@ -1,0 +1,100 @@
+"""What goes on in a store right now, gathered in one look: for `status` and `top`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.cli.output import Record
+from holdfast.cli.pulse import Pulse, Rates, Recovery
+from holdfast.cli.queues import QueueRow, queue_rows
+from holdfast.cli.target import Target, now
+from holdfast.cli.workerrows import Held, Staff, progresses, running, staff
+from holdfast.model.jobs import JobStatus
+from holdfast.model.records import AUTHORITY, Authority
+from holdfast.model.times import Timestamp
+from holdfast.model.workers import Progress, WorkerState
+from holdfast.rules.explain import COUNTED
+from holdfast.stores.opening import parse_url
+from holdfast.stores.protocol import Durability, Store, View
+
+
+class Scene(NamedTuple):
+    """One look at a store."""
+
+    at: Timestamp
+    seq: int
+    store: str
+    durability: Durability
+    authority: Authority
+    rates: Rates
+    recovery: Recovery | None
+    queues: Sequence[QueueRow]
+    #: Since when the job that waits longest could have run; None if none could.
+    oldest_due: Timestamp | None
+    running: Sequence[Held]
+    progress: dict[str, Progress]
+    staff: Sequence[Staff]
+
+    def count(self, status: JobStatus) -> int:
+        """Count the jobs of a status."""
+        return sum(row.counts[status.value] for row in self.queues)
+
+    def workers(self) -> dict[str, int]:
+        """Count the workers by state."""
+        states = [one.worker.state for one in self.staff]
+        return {state.value: states.count(state) for state in WorkerState}
+
+
+def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
+    """Look once; `pulse` remembers how far the feed was counted."""
+    at, space = now(), place.namespace
+    rows = queue_rows(view, space)
+    held = [one for one in running(view) if space in (None, one.job.namespace)]
+    known = [worker for worker in store.workers.all() if space in (None, worker.namespace)]
+    pulse.follow(store, view.seq)
+    return Scene(
+        at=at,
+        seq=view.seq,
+        store=place.url,
+        durability=Durability.RELAXED if parse_url(place.url).relaxed else Durability.SYNC,
+        authority=view.get(Authority, AUTHORITY) or Authority(),
+        rates=pulse.rates(at),
+        recovery=pulse.recovery,
+        queues=rows,
+        oldest_due=_oldest_due(view, rows, at),
+        running=held,
+        progress=progresses(known),
+        staff=staff(held, known),
+    )
+
+
+def _oldest_due(view: View, rows: Sequence[QueueRow], at: Timestamp) -> Timestamp | None:
+    """Give when the job that waits longest could have run, of the first in each queue, as far as anybody counts."""
+    waiting = [
+        max(job.created_at, job.not_before or job.created_at)
+        for row in rows
+        if row.counts[JobStatus.QUEUED.value]
+        for job in islice(view.ready(row.namespace, (row.name,), None, at), COUNTED)
+    ]
+    return min(waiting, default=None)
+
+
+def scene_record(scene: Scene) -> Record:
+    """Give a look as programs read it."""
+    return {
+        "store": scene.store,
+        "seq": scene.seq,
+        "dispatching": not scene.authority.dispatch_paused,
+        "dispatch_reason": scene.authority.dispatch_reason,
+        "durability": scene.durability,
+        "running": scene.count(JobStatus.RUNNING),
+        "counts": {status.value: scene.count(status) for status in JobStatus},
+        "oldest_due": scene.oldest_due,
+        "workers": scene.workers(),
+        "last_recovery": scene.recovery,
+        "queues": [msgspec.structs.asdict(row) for row in scene.queues],
+    }

@@ -1,0 +1,192 @@
+"""Workers as records and as lines.
+
+Two witnesses: the roster says who is there and how far runs are, the store's leases say who holds what. Only the second
+one is certain, so numbers of jobs come from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.cli.bars import progress_text
+from holdfast.cli.output import Record
+from holdfast.cli.tables import Column, age, ago, id_length, lines
+from holdfast.cli.terminal import Screen, safe
+from holdfast.cli.words import look_of, look_of_worker
+from holdfast.model.jobs import Job
+from holdfast.model.times import FOREVER, Timestamp, seconds_between
+from holdfast.model.workers import Progress, Wish, WorkerInfo, WorkerState
+from holdfast.rules.state import Lane
+from holdfast.stores.protocol import View
+
+#: Cells of a progress bar in a table.
+BAR = 12
+_COLUMNS = (
+    Column("STATE"),
+    Column("WORKER"),
+    Column("SLOTS", right=True),
+    Column("SEEN", right=True),
+    Column("QUEUES", spare=True),
+    Column("HOST", spare=True),
+    Column("PID", right=True, spare=True),
+    Column("VERSION", spare=True),
+    Column("RUNNING"),
+)
+_LEASE_COLUMNS = (
+    Column("STATUS"),
+    Column("ID"),
+    Column("TASK"),
+    Column("QUEUE", spare=True),
+    Column("AGE", right=True),
+    Column("LEASE", right=True),
+    Column("PROGRESS"),
+)
+
+
+class Held(NamedTuple):
+    """A RUNNING job, and since when its run goes."""
+
+    job: Job
+    since: Timestamp
+
+
+class Staff(NamedTuple):
+    """A worker, and the jobs it holds, oldest lease first."""
+
+    worker: WorkerInfo
+    jobs: Sequence[Held]
+
+    @property
+    def used(self) -> int:
+        """How many slots are taken; what is leased ahead waits for one."""
+        return min(len(self.jobs), self.worker.slots)
+
+
+def staff(held: Sequence[Held], workers: Sequence[WorkerInfo]) -> list[Staff]:
+    """Join the leases of the store with the roster."""
+    by_worker: dict[str, list[Held]] = {}
+    for one in held:
+        by_worker.setdefault(one.job.worker_id or "", []).append(one)
+    return [Staff(worker, by_worker.get(worker.worker_id, ())) for worker in workers]
+
+
+def running(view: View) -> list[Held]:
+    """Give the RUNNING jobs, oldest lease first: tokens only grow."""
+    jobs = [job for job in view.due(Lane.LEASE, FOREVER) if isinstance(job, Job)]
+    runs = [(job, view.last_run(job.job_id)) for job in jobs]
+    found = [Held(job, job.created_at if run is None else run.started_at) for job, run in runs]
+    return sorted(found, key=lambda held: held.job.token or 0)
+
+
+def progresses(workers: Sequence[WorkerInfo]) -> dict[str, Progress]:
+    """Give job id → what its run last said, as far as the roster knows."""
+    said = [run for worker in workers for run in worker.runs]
+    return {run.job_id: run.progress for run in said if run.progress is not None}
+
+
+def worker_record(one: Staff) -> Record:
+    """Give a worker as programs read it."""
+    return {
+        **msgspec.structs.asdict(one.worker),
+        "used": one.used,
+        "jobs": [
+            {
+                "job_id": job.job_id,
+                "job_type": job.job_type,
+                "queue": job.queue,
+                "started_at": since,
+                "lease_expires_at": job.lease_expires_at,
+            }
+            for job, since in one.jobs
+        ],
+    }
+
+
+def worker_table(found: Sequence[Staff], now: Timestamp, screen: Screen) -> list[str]:
+    """Lay out a list of workers."""
+    size = id_length([held.job.job_id for one in found for held in one.jobs], screen)
+    return lines(_COLUMNS, [_row(one, size, now, screen) for one in found], screen)
+
+
+def _row(one: Staff, size: int, now: Timestamp, screen: Screen) -> list[str]:
+    worker = one.worker
+    return [
+        badge(worker, screen),
+        safe(worker.worker_id),
+        f"{one.used}/{worker.slots}",
+        age(seconds_between(worker.last_seen, now)),
+        safe(",".join(worker.queues)),
+        safe(worker.host),
+        str(worker.pid),
+        safe(worker.version),
+        safe(" ".join(held.job.job_id[:size] for held in one.jobs)),
+    ]
+
+
+def badge(worker: WorkerInfo, screen: Screen) -> str:
+    """Give glyph and word of a worker's state."""
+    look = look_of_worker(worker.state)
+    return f"{screen.glyph(look)} {screen.paint(worker.state, look)}"
+
+
+def worker_page(one: Staff, now: Timestamp, screen: Screen) -> list[str]:
+    """Lay out one worker: what it is, what it takes, what it holds."""
+    worker = one.worker
+    shown = {
+        "id": worker.worker_id,
+        "name": worker.name,
+        "process": f"{worker.pid} on {worker.host}",
+        "version": worker.version,
+        "namespace": worker.namespace,
+        "queues": ", ".join(worker.queues),
+        "tasks": "any" if worker.job_types is None else ", ".join(worker.job_types) or "none",
+        "slots": f"{one.used} of {worker.slots} in use",
+        "started": f"{worker.started_at}, {ago(seconds_between(worker.started_at, now))}",
+        "wish": worker.wish and f"asked to {'take no new jobs' if worker.wish is Wish.QUIET else 'stop'}",
+    }
+    titles = max(map(len, shown))
+    page = [f"{badge(worker, screen)}  {_sentence(worker, now)}"]
+    page += [f"{screen.faint(title.ljust(titles))}  {safe(text)}" for title, text in shown.items() if text]
+    return [*page, "", *lease_table(one, now, screen)] if one.jobs else page
+
+
+def _sentence(worker: WorkerInfo, now: Timestamp) -> str:
+    seen = f"seen {ago(seconds_between(worker.last_seen, now))}"
+    match worker.state:
+        case WorkerState.READY:
+            return f"takes jobs; {seen}"
+        case WorkerState.DRAINING:
+            return f"takes no new jobs, ends what it has begun; {seen}"
+        case WorkerState.LOST:
+            return f"{seen}, then not again; others take over what it held"
+
+
+def lease_table(one: Staff, now: Timestamp, screen: Screen) -> list[str]:
+    """Lay out what a worker holds, with the time each lease has left."""
+    said = progresses([one.worker])
+    size = id_length([held.job.job_id for held in one.jobs], screen)
+    look = look_of("RUNNING")
+    rows = []
+    for job, since in one.jobs:
+        told = said.get(job.job_id)
+        rows.append(
+            [
+                f"{screen.glyph(look)} {screen.paint(job.status, look)}",
+                safe(job.job_id[:size]),
+                safe(job.job_type),
+                safe(job.queue),
+                age(seconds_between(since, now)),
+                countdown(job, now),
+                "" if told is None else progress_text(told, screen, BAR),
+            ]
+        )
+    return lines(_LEASE_COLUMNS, rows, screen)
+
+
+def countdown(job: Job, now: Timestamp) -> str:
+    """Write how long a lease still holds."""
+    left = 0.0 if job.lease_expires_at is None else seconds_between(now, job.lease_expires_at)
+    return age(left) if left > 0 else "lapsed"
