@@ -8,4 +8,4 @@ from holdfast.testing.conformance import Conformance
 
 class TestMemory(Conformance):
     def open(self, path: Path) -> MemoryStore:
-        return MemoryStore()
+        return MemoryStore(clock=self.clock)

@@ -10,4 +10,4 @@ class TestSqlite(Conformance):
     points = (*Conformance.points, "sqlite.begun", "sqlite.settled", "sqlite.committing", "sqlite.committed")
 
     def open(self, path: Path) -> SqliteStore:
-        return SqliteStore.open(path / "jobs.db")
+        return SqliteStore.open(path / "jobs.db", clock=self.clock)

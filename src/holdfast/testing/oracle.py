@@ -12,6 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from holdfast.engine.content import fetch
+from holdfast.errors import StoreDamaged
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.stores.protocol import Store, View
@@ -109,16 +111,22 @@ def _execution(rest: Sequence[str]) -> Execution:
 def complaints(oracle: Oracle, store: Store) -> list[str]:
     """List all in which a store contradicts its callers, and all its own check finds."""
     with store.read() as view:
-        found = [*oracle.trouble, *_jobs(oracle, view), *_executions(oracle, view), *_runs(view)]
+        found = [*oracle.trouble, *_jobs(oracle, store, view), *_executions(oracle, view), *_runs(view)]
     return found + [f"check: {finding.message}" for finding in store.check()]
 
 
-def _jobs(oracle: Oracle, view: View) -> Iterator[str]:
+def _jobs(oracle: Oracle, store: Store, view: View) -> Iterator[str]:
     for job_id in sorted(oracle.yes):
         job = view.get(Job, job_id)
         if job is None:
             yield f"{job_id} was acknowledged and is not there"
-        elif len(bytes(job.params)) < oracle.sent[job_id]:
+            continue
+        try:
+            params = fetch(store, job.params)
+        except StoreDamaged as damage:
+            yield f"{job_id} has lost its params: {damage.message}"
+            continue
+        if len(bytes(params)) < oracle.sent[job_id]:
             yield f"{job_id} has lost a part of its params"
     for job_id in sorted(oracle.no):
         if view.get(Job, job_id) is not None:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from holdfast.testing.conformance.atomicity import Atomicity
 from holdfast.testing.conformance.bad_input import BadInput
+from holdfast.testing.conformance.beside import DeadProcesses, Lines, Workers
+from holdfast.testing.conformance.blobs import Contents, LargePayloads
 from holdfast.testing.conformance.clocks import Clocks, Expiry
 from holdfast.testing.conformance.concurrency import Concurrency
 from holdfast.testing.conformance.edits import Edits
@@ -40,6 +42,8 @@ __all__ = [
     "Clocks",
     "Concurrency",
     "Conformance",
+    "Contents",
+    "DeadProcesses",
     "Edits",
     "Endings",
     "Expiry",
@@ -47,9 +51,11 @@ __all__ = [
     "Harness",
     "Keeping",
     "Keys",
+    "LargePayloads",
     "LatestStart",
     "Leases",
     "Limits",
+    "Lines",
     "ManualRetries",
     "Order",
     "Pause",
@@ -60,6 +66,7 @@ __all__ = [
     "StateTable",
     "Topic",
     "Wait",
+    "Workers",
 ]
 
 
@@ -85,6 +92,11 @@ class Conformance(
     Queries,
     Reopening,
     BadInput,
+    Contents,
+    LargePayloads,
+    Lines,
+    Workers,
+    DeadProcesses,
     Concurrency,
 ):
     """Every topic."""
