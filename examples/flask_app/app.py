@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flask import Flask, current_app, jsonify, request
+from flask import Flask, Response, current_app, jsonify, request
 
 from holdfast import Holdfast, Job, Retry
 from holdfast.contrib.flask import init_app
@@ -36,20 +36,20 @@ def create_app() -> Flask:
     init_app(app, hf)
 
     @app.post("/signups")
-    def sign_up() -> tuple[object, int]:
+    def sign_up() -> tuple[Response, int]:
         address, name = request.form["address"], request.form["name"]
         # The key keeps a double click from sending two mails, for a day.
         once = welcome.options(key=f"welcome:{address}", key_hold="window", key_window=86_400)
         return jsonify(id=once.enqueue(address, name).id), 202
 
     @app.get("/signups/<job_id>")
-    def show(job_id: str) -> object:
+    def show(job_id: str) -> Response:
         job: Job[str] = hf.job(job_id)
         record = job.refresh()
         return jsonify(status=record.status, said=job.result() if record.status == "COMPLETED" else record.error)
 
     @app.errorhandler(JobNotFound)
-    def missing(error: JobNotFound) -> tuple[object, int]:
+    def missing(error: JobNotFound) -> tuple[Response, int]:
         return jsonify(error=error.message), 404
 
     return app

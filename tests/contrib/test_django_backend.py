@@ -253,6 +253,8 @@ def checked(**options):
         ({"app": "djangosite_app.hf"}, []),
         ({"stroe": "sqlite:jobs.db"}, ["holdfast.E001"]),
         ({"store": "sqlite:jobs.db", "max_attempts": "many"}, ["holdfast.E001"]),
+        ({"store": "sqlite:jobs.db", "max_attempts": 0}, ["holdfast.E001"]),
+        ({"store": "sqlite:jobs.db", "timeout": 0}, ["holdfast.E001"]),
         ({}, ["holdfast.E002"]),
         ({"store": "sqlite:jobs.db", "app": "x.y"}, ["holdfast.E002"]),
         ({"store": "mysql:jobs"}, ["holdfast.E003"]),

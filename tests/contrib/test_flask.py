@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import flask
 import pytest
@@ -139,7 +140,9 @@ def test_a_server_that_forks_after_loading_shares_nothing(app, hf, tmp_path):
     before = threading.active_count()
     children = []
     for number in range(3):
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of newer Pythons, about threads of the test run
+            pid = os.fork()
         if pid == 0:
             code = 1
             try:

@@ -123,6 +123,8 @@ def test_drain_gives_up_on_a_task_that_enqueues_itself_for_ever(hf):
     again.enqueue()
     with pytest.raises(AssertionError, match="enqueue itself"):
         drain(hf, most=50)
+    assert [job.status for job in hf.jobs(status="RUNNING")] == []
+    assert len(hf.jobs(status="COMPLETED", limit=100)) == 51
 
 
 def test_time_can_be_moved_on_a_manual_clock_only(tmp_path):
@@ -150,10 +152,25 @@ def test_what_is_meant_for_the_test_run_itself_passes_through(hf):
     def failing():
         pytest.fail("from inside")
 
-    job = failing.enqueue()
+    job, other = failing.enqueue(), failing.enqueue()
     with pytest.raises(pytest.fail.Exception, match="from inside"):
         drain(hf)
     assert job.runs()[0].status == "FAILED"
+    assert list(other.runs()) == []
+
+
+def test_what_is_meant_for_the_test_run_passes_through_nested_handlers(hf):
+    @hf.task(name="inner")
+    def inner():
+        pytest.fail("from inside")
+
+    @hf.task(name="outer")
+    def outer():
+        inner.enqueue()
+
+    with inline(hf), pytest.raises(pytest.fail.Exception, match="from inside"):
+        outer.enqueue()
+    assert {job.runs()[0].status for job in hf.jobs()} == {"FAILED"}
 
 
 # --- handlers of every kind -------------------------------------------------------------------------------------------
@@ -346,6 +363,20 @@ def test_an_application_of_its_own_url_is_tested_on_another_store(tmp_path, cloc
     assert not file.exists()
     assert app.jobs() == []  # its own store, made just now
     app.close()
+
+
+def test_what_is_awaited_on_a_lent_store_is_told(tmp_path):
+    app = Holdfast(f"sqlite:{tmp_path / 'production.db'}")
+    task = app.task(name="t")(lambda: "done")
+
+    async def story():
+        job = await task.aio.enqueue()
+        awaited = asyncio.create_task(job.aio.result(60))
+        await asyncio.to_thread(drain, app)
+        return await awaited
+
+    with use(app):
+        assert asyncio.run(story()) == "done"
 
 
 def test_use_and_inline_go_together(tmp_path):

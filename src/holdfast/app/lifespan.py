@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,23 +39,27 @@ class Lifespan:
         return _open(self._app)
 
     def working(
-        self, queues: Sequence[str] | None = None, concurrency: int | None = None, *, grace: float = GRACE_S
+        self,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        *,
+        name: str = "",
+        grace: float = GRACE_S,
     ) -> Working:
         """Give a lifespan in which a worker runs too, in threads of this server process.
 
         Takes what `Holdfast.worker` takes. At the end handlers have `grace` seconds, then they are released.
         """
-        return Working(self._app, queues, concurrency, grace)
+        return Working(self._app, grace, partial(self._app.worker, queues, concurrency, name=name))
 
 
 class Working(Lifespan):
     """A lifespan with a worker."""
 
-    def __init__(self, app: Holdfast, queues: Sequence[str] | None, concurrency: int | None, grace_s: float) -> None:
+    def __init__(self, app: Holdfast, grace_s: float, hire: Callable[[], Worker]) -> None:
         super().__init__(app)
-        self._queues = queues
-        self._concurrency = concurrency
         self._grace_s = grace_s
+        self._hire = hire
 
     def __call__(self, server: object = None, /) -> AbstractAsyncContextManager[None]:
         """Give the context in which the store is open and a worker runs."""
@@ -64,7 +69,7 @@ class Working(Lifespan):
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         async with _open(self._app):
-            hired = _Hired(self._app.worker(self._queues, self._concurrency))
+            hired = _Hired(self._hire())
             try:
                 yield
             finally:

@@ -57,18 +57,19 @@ class Here:
         before = len(self.started)
         capture.begin()
         try:
-            while True:
-                seen = len(self.started)
-                self._turn(self._queues or queues_of(self._app.engine, self._app.namespace))
-                # A handler may have enqueued into a queue that had none before.
-                if len(self.started) == seen or self._queues is not None:
-                    return len(self.started) - before
+            served: set[str] = set()
+            # Again, if a handler has enqueued into a queue that had no job before.
+            while not served >= (queues := self._served()):
+                self._turn(tuple(sorted(queues)))
+                served = queues
         finally:
             capture.end()
+        return len(self.started) - before
 
-    def _turn(self, queues: Sequence[str]) -> None:
-        if not queues:
-            return
+    def _served(self) -> set[str]:
+        return queues_of(self._app.engine, self._app.namespace) if self._queues is None else set(self._queues)
+
+    def _turn(self, queues: tuple[str, ...]) -> None:
         engine = self._app.engine
         runner: list[_HereRunner] = []
 
@@ -81,22 +82,29 @@ class Here:
         scope = Scope(
             worker_id=f"here:{os.getpid()}",
             namespace=self._app.namespace,
-            queues=tuple(queues),
+            queues=queues,
             tasks=self._app.tasks,
         )
         pump = Pump(engine, slots, scope, self._app.retention)
-        while True:
-            if not pump.cycle():
-                pump.look()
-                if not pump.cycle():
-                    return
-            if runner[0].interruption is not None and slots.is_quiet():
-                raise runner[0].interruption
-            if len(self.started) > self._most:
-                raise AssertionError(
-                    f"{self._most:,} runs were not enough; {self.started[-1]} was the last. "
-                    "Does a task enqueue itself, or snooze for ever?"
-                )
+        while pump.cycle() or self._looks_again(pump):
+            if runner[0].interruption is not None or len(self.started) > self._most:
+                break
+        pump.quiet()
+        while pump.cycle():  # what has ended is reported, whatever comes next
+            pass
+        if runner[0].interruption is not None:
+            raise runner[0].interruption
+        if len(self.started) > self._most:
+            raise AssertionError(
+                f"{self._most:,} runs were not enough; {self.started[-1]} was the last. "
+                "Does a task enqueue itself, or snooze for ever?"
+            )
+
+    @staticmethod
+    def _looks_again(pump: Pump) -> bool:
+        """Tell whether a look at the store finds more to do."""
+        pump.look()
+        return pump.cycle()
 
     def runs(self) -> list[Run]:
         """Give the runs that were started, as they are recorded."""
@@ -220,16 +228,16 @@ def awaited(run: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     return wait
 
 
-def queues_of(engine: Engine, namespace: str) -> list[str]:
-    """List the queues that have jobs."""
+def queues_of(engine: Engine, namespace: str) -> set[str]:
+    """Tell which queues have jobs."""
     with engine.read() as view:
-        return sorted({count.queue for count in view.counts() if count.namespace == namespace})
+        return {count.queue for count in view.counts() if count.namespace == namespace}
 
 
 def next_time(app: Holdfast) -> Timestamp | None:
     """Give the next time at which something will be due: a delay or backoff, a lease, a time to live, a rate."""
     engine, namespace = app.engine, app.namespace
-    queues = queues_of(engine, namespace)
+    queues = sorted(queues_of(engine, namespace))
     now = engine.look().now
     with engine.read() as view:
         times = [view.next_due(lane) for lane in (Lane.DELAYED, Lane.LEASE, Lane.TTL)]

@@ -5,6 +5,7 @@ One task of Holdfast runs them all, so a worker needs no list of them; their own
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,10 +21,17 @@ from holdfast.workers.signals import Fatal, Signal
 
 #: The name all Django tasks have as jobs.
 NAME = "django.task"
+#: Django makes a backend for every thread, perhaps several at once.
+_registering = threading.Lock()
 
 
 def register(hf: Holdfast, queues: Iterable[str]) -> None:
     """Let an application run Django's tasks of these queues, and its handlers begin and end with usable connections."""
+    with _registering:
+        _register(hf, queues)
+
+
+def _register(hf: Holdfast, queues: Iterable[str]) -> None:
     hf._queues.update(queues)  # noqa: SLF001 - a task of ours names one queue, Django's name them in the settings
     if hf.tasks.get(NAME) is not None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from django.core import checks
@@ -26,9 +26,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Dotted path of a Holdfast object of the project, for those who also have tasks of its own kind.
     app: str | None = None
     #: Executions that may report, in total. Django's tasks cannot say that they may be repeated, hence 1.
-    max_attempts: int = 1
+    max_attempts: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Longest single execution, in seconds.
-    timeout: float | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     #: Enqueue when the transaction around it has committed, not before.
     on_commit: bool = True
 
