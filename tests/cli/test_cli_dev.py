@@ -151,6 +151,15 @@ def test_an_application_that_is_nowhere_exits_2(place):
     running.process.stderr.close()
 
 
+def test_a_store_that_another_process_has_exits_6(dev, place):
+    (place / "shop.py").write_text(APP.replace("sqlite:jobs.db", "wal:jobs"))
+    with Holdfast(f"wal:{place / 'jobs'}") as hf:
+        hf.open()
+        running = dev()
+        assert running.process.wait(60) == 6
+    assert "holdfast: " in running.process.stderr.read().decode()
+
+
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from holdfast.cli.dev import files
 from holdfast.cli.dev.news import follow
 from holdfast.cli.dev.talk import Broken, Files, News, Ready, Settings, encode_news
 from holdfast.cli.loading import load
+from holdfast.cli.terminal import safe, say
 from holdfast.errors import HoldfastError
 from holdfast.stores.opening import parse_url
 from holdfast.workers.worker import Worker
@@ -44,7 +45,7 @@ def main(settings_json: str, news_fd: int, lifeline_fd: int) -> int:
         worker = app.worker(concurrency=settings.concurrency)
     except HoldfastError as error:
         tell(Files(tuple(files.imported(sys.modules) | files.blamed(error.__cause__ or error))))
-        tell(Broken(_why(error)))
+        tell(Broken(_why(error), error.exit_code))
         return error.exit_code
     hired.append(worker)
     tell(Files(tuple(files.imported(sys.modules))))
@@ -53,6 +54,9 @@ def main(settings_json: str, news_fd: int, lifeline_fd: int) -> int:
     follow(app.engine, worker.worker_id)
     try:
         worker.run(settings.grace_s)
+    except HoldfastError as error:
+        say(f"holdfast: {safe(f'{error.message} {error.hint}'.rstrip())}")
+        return error.exit_code
     finally:
         app.close()
     return 0
@@ -82,13 +86,12 @@ def _outlive_nobody(lifeline_fd: int, hired: list[Worker]) -> None:
 
 def _tell_imports(tell: _Teller) -> None:
     """Tell of files that handlers import when they first run."""
-    known, rest = files.imported(sys.modules), threading.Event()
+    count, rest = 0, threading.Event()
     while True:
         rest.wait(LOOK_S)
-        found = files.imported(sys.modules)
-        if found - known:
-            known |= found
-            tell(Files(tuple(found)))
+        if len(sys.modules) != count:
+            count = len(sys.modules)
+            tell(Files(tuple(files.imported(sys.modules))))
 
 
 def _elsewhere(app: Holdfast, place: str) -> str:

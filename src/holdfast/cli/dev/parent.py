@@ -33,10 +33,7 @@ LEAVE_S = 3.0
 
 
 def develop(settings: Settings) -> int:
-    """Watch and restart until told to stop; give the exit code.
-
-    Raises InvalidValue if there is no such application at all.
-    """
+    """Watch and restart until told to stop; give the exit code."""
     with tempfile.TemporaryDirectory(prefix="holdfast-dev-") if settings.temp else nullcontext("") as place:
         parent = _Parent(msgspec.structs.replace(settings, place=place))
         with _listening(parent.ask_to_stop):
@@ -68,6 +65,8 @@ class _Parent:
         self._told_to_stop = False
         self._reload = True
         self._greeted = False
+        #: How to exit, once it is known that there is no use in waiting.
+        self._code = 0
 
     def ask_to_stop(self, _number: int, _frame: FrameType | None) -> None:
         """Hear a signal; the loop sees to it within a look."""
@@ -77,8 +76,8 @@ class _Parent:
         """Watch until told to stop."""
         while True:
             if self._child is None:
-                if self._asked:
-                    return 0
+                if self._asked or self._code:
+                    return self._code
                 if self._reload:
                     self._start()
             self._hear()
@@ -125,11 +124,18 @@ class _Parent:
             case Ready():
                 self._greet(news)
             case Broken():
-                if not self._before:
-                    raise InvalidValue(news.text)
-                for line in safe_lines(news.text):
-                    say(f"  {line}")
-                self._say(words.FAILED, f"{self._settings.app} cannot be used; it starts when that is mended")
+                self._take_broken(news)
+
+    def _take_broken(self, news: Broken) -> None:
+        no_file = not self._before
+        if no_file or (news.exit_code != InvalidValue.exit_code and not self._greeted):
+            # A name that is none, a store that another has: no save would mend it.
+            say(f"holdfast: {safe(news.text)}")
+            self._code = news.exit_code
+            return
+        for line in safe_lines(news.text):
+            say(f"  {line}")
+        self._say(words.FAILED, f"{self._settings.app} cannot be used; it starts when that is mended")
 
     # --- the files ----------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
 
     #: What is wrong, with the lines of the application that led there.
     text: str
+    #: How a worker would exit.
+    exit_code: int
 
 
 News = Files | Ready | Broken
