@@ -13,9 +13,7 @@ from holdfast.app.queues import Dispatch, Queue
 from holdfast.app.tasks import Task
 from holdfast.errors import JobCancelled, JobNotFound, RunNotFound, StoreClosed
 from holdfast.model.logs import LogLine
-from holdfast.model.times import stamp
 from holdfast.points import listening
-from holdfast.testing.clock import START
 
 
 @pytest.fixture(params=["memory", "wal", "sqlite"])
@@ -218,7 +216,7 @@ def test_the_lines_of_a_run_are_followed_until_the_job_has_ended(hf):
         worker.start()
         await asyncio.to_thread(started.wait, 20)
         run_id = (await job.aio.runs())[0].run_id
-        at = stamp(START)
+        at = hf.engine.look().now
         hf.engine.store.logs.add([(run_id, LogLine(at, "log", "INFO", "first"))])
         got = []
         async for line in job.aio.log(follow=True):

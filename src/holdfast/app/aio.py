@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
+from holdfast.app.artifacts import Artifact
 from holdfast.app.jobs import Job
 from holdfast.app.lines import PAUSE_S, pages
 from holdfast.app.lookout import Awaited
@@ -68,6 +69,10 @@ class AioJob(Generic[R]):
                 yield line
             if not page:
                 await asyncio.sleep(PAUSE_S)  # here, so that no thread is held meanwhile
+
+    async def artifacts(self, run_no: int | None = None) -> list[Artifact]:
+        """List what a run left behind."""
+        return await asyncio.to_thread(self._job.artifacts, run_no)
 
     async def wait(self, timeout: float | None = None) -> Record:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until the job has ended. One thread looks after all who await."""

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from holdfast.errors import InvalidArguments, InvalidValue
-from holdfast.model.payloads import pack
+from holdfast.model.payloads import pack, ref_in
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -49,7 +49,7 @@ class SignatureCodec:
         except TypeError as problem:
             raise InvalidArguments(f"{self._name}: {problem}. Nothing was stored.") from None
         plain = {name: _plain(value, self._types[name], name) for name, value in bound.arguments.items()}
-        params = pack(plain)
+        params = _content(pack(plain), "params")
         call = self._decode(params)
         for name, value in bound.arguments.items():
             if _became_text(value, getattr(call, name)):
@@ -94,7 +94,7 @@ class SignatureCodec:
     def pack_result(self, value: Any) -> msgspec.Raw:
         """Give a result as JSON. Raises InvalidValue if it cannot be kept."""
         plain = _plain(value, self._result, "result")
-        payload = pack(plain, "result")
+        payload = _content(pack(plain, "result"), "result")
         if self._result is not Any and _became_text(value, self.unpack_result(payload)):
             raise InvalidValue(f"the result of {self._name} is {type(value).__name__}, its annotation says text.")
         return payload
@@ -107,6 +107,13 @@ class SignatureCodec:
             return msgspec.json.decode(result, type=self._result, dec_hook=_from_json)
         except (msgspec.ValidationError, ValueError, TypeError, NotImplementedError) as problem:
             raise InvalidValue(f"the result of {self._name} does not fit its annotation: {problem}.") from None
+
+
+def _content(payload: msgspec.Raw, field: str) -> msgspec.Raw:
+    """Refuse content that looks as the store's own references do: it would come back as something else."""
+    if ref_in(payload) is not None:
+        raise InvalidValue(f'{field}: exactly {{"$blob": …, "size": …}} is a reference, not content.', field=field)
+    return payload
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

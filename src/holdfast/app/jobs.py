@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import msgspec
 
-from holdfast.app.lines import PAUSE_S, pages
+from holdfast.app.artifacts import Artifact, artifacts_of
+from holdfast.app.lines import PAUSE_S, pages, run_of
 from holdfast.app.lookout import last_of
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
@@ -95,6 +96,12 @@ class Job(Generic[R]):
         """
         found = pages(self.app.engine, self.id, run_no, follow=follow, pause_s=PAUSE_S)
         return (line for page in found for line in page)
+
+    def artifacts(self, run_no: int | None = None) -> list[Artifact]:
+        """List what a run left behind, by default the newest. Raises RunNotFound."""
+        engine = self.app.engine
+        run = run_of(engine.runs(self.id), self.id, run_no)
+        return [] if run is None else artifacts_of(engine.store, run)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
