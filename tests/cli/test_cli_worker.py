@@ -98,3 +98,120 @@ def test_what_a_script_enqueued_a_worker_that_imports_it_finds(place):
     hf.task(name="shop.double")(lambda n: 2 * n)
     assert hf.job(told.stdout.strip()).result(0) == 16
     hf.close()
+
+
+WAITING = """
+import os, signal, sys
+from holdfast import Holdfast
+from holdfast.errors import StoreFailed
+
+hf = Holdfast("sqlite:jobs.db")
+
+@hf.task
+def waits() -> None:
+    print("begun", flush=True)
+    hf.current.wait_cancelled(60)
+    hf.current.wait_cancelled(60)
+    while True:
+        signal.pause()
+
+@hf.task
+def breaks() -> None:
+    def fails(_commands):
+        raise StoreFailed("the disk is gone.")
+
+    hf.engine.submit_many = fails
+    os.kill(os.getpid(), signal.SIGTERM)
+
+@hf.task
+def forgets() -> None:
+    def fails(_commands):
+        raise StoreFailed("the disk is gone.")
+
+    hf.engine.submit_many = fails
+"""
+
+
+def begun(place, task):
+    """Enqueue one job and start a worker with it."""
+    (place / "slow.py").write_text(WAITING)
+    with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
+        job = hf.task(name=f"slow.{task}")(lambda: None).enqueue()
+    command = [sys.executable, "-c", "from holdfast.cli import main; main()", "worker", "slow:hf", "--grace", "60"]
+    return job.id, subprocess.Popen(
+        command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def runs_of(place, job_id):
+    with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
+        return hf.job(job_id).status, [run.reason for run in hf.job(job_id).runs()]
+
+
+def test_a_second_signal_leaves_at_once_exits_130_and_nothing_stays_leased(place):
+    job_id, hired = begun(place, "waits")
+    assert hired.stdout.readline() == "begun\n"
+    hired.send_signal(signal.SIGTERM)
+    hired.stderr.readline()
+    assert hired.stderr.readline() == "stopping within 60 s: 1 jobs still run\n"
+    hired.send_signal(signal.SIGTERM)
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 130, told
+    assert told.splitlines() == ["leaving now: 1 jobs still run", "stopped; 1 jobs were released unfinished"]
+    assert runs_of(place, job_id) == ("QUEUED", ["released"])
+
+
+def test_a_stop_that_left_leases_exits_1_and_says_so(place):
+    _, hired = begun(place, "breaks")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 1, told
+    assert "the disk is gone." in told
+    assert "stopped, but 1 jobs stay leased until their leases lapse" in told
+
+
+def test_a_store_that_fails_at_work_exits_7(place):
+    _, hired = begun(place, "forgets")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 7, told
+    assert "the disk is gone." in told
+
+
+def test_tasks_it_does_not_know_are_named_and_with_strict_it_does_not_start(place, app):
+    hf, double = app
+    renamed = [hf.task(name=name)(lambda: None).enqueue() for name in ("shop.gone", "shop.lost")]
+    elsewhere = hf.task(name="shop.other", queue="other")(lambda: None)
+    elsewhere.enqueue()
+    job = double.enqueue(1)
+    hired = worker(place, "shop:hf", "--strict", "--until-idle")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 1
+    assert told == "jobs wait in its queues for tasks it does not know: shop.gone, shop.lost\nnot started: --strict\n"
+    assert job.status == "QUEUED"
+    hired = worker(place, "shop:hf", "--until-idle")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 0
+    assert told.count("shop.gone, shop.lost") == 1
+    assert [other.status for other in (job, *renamed)] == ["COMPLETED", "QUEUED", "QUEUED"]
+    for other in renamed:
+        other.cancel()
+    hired = worker(place, "shop:hf", "--strict", "--until-idle")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 0, told
+
+
+def test_a_name_is_shown_and_taken_once(place, app):
+    hf, double = app
+    first = worker(place, "shop:hf", "--name", "alpha")
+    first.stderr.readline()
+    double.enqueue(1).result(60)
+    (info,) = hf.workers()
+    assert (info.name, info.pid) == ("alpha", first.pid)
+    second = worker(place, "shop:hf", "--name", "alpha")
+    _, told = second.communicate(timeout=60)
+    assert second.returncode == 6
+    assert f"a worker named 'alpha' is at work on this store, on host {info.host} with pid {first.pid}" in told
+    first.kill()
+    first.communicate()
+    third = worker(place, "shop:hf", "--name", "alpha", "--until-idle")
+    _, told = third.communicate(timeout=60)
+    assert third.returncode == 0, told

@@ -2,32 +2,83 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from holdfast.cli.loading import load
-from holdfast.cli.terminal import say
+from holdfast.cli.problems import INTERRUPTED, tell
+from holdfast.cli.terminal import safe, say
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from holdfast.workers.worker import Worker
+
+#: Found before it started: tasks it lacks. Or after it stopped: jobs that are still leased to it.
+FOUND = 1
 
 
 @click.command()
 @click.argument("app")
 @click.option("--queues", help="Names, separated by commas; default: those its tasks name.")
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Jobs at a time; default: four per core, at most 32.")
+@click.option("--name", default="", help="Shown in lists; only one live worker of a store has it.")
 @click.option(
     "--grace", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to end by themselves."
 )
+@click.option("--strict", is_flag=True, help="Do not start while jobs wait for tasks that APP does not define.")
 @click.option("--until-idle", is_flag=True, help="Stop when nothing runs and nothing is due.")
-def worker(app: str, queues: str | None, concurrency: int | None, grace: float, until_idle: bool) -> None:  # noqa: FBT001 - a flag of the command line
+def worker(
+    app: str,
+    *,
+    queues: str | None,
+    concurrency: int | None,
+    name: str,
+    grace: float,
+    strict: bool,
+    until_idle: bool,
+) -> None:
     """Run the jobs of APP, given as MODULE:NAME of its Holdfast object, for example `app:hf`.
 
     The first SIGTERM or SIGINT stops leasing and lets handlers end within --grace; what is left is released, so that
     others take over at once. The second one releases everything now.
     """
     found = load(app)
-    names = None if queues is None else [name.strip() for name in queues.split(",")]
-    hired = found.worker(names, concurrency, until_idle=until_idle)
-    say(f"{hired.worker_id} works on {found.url}: {len(found.tasks.names())} tasks")
+    names = None if queues is None else [queue.strip() for queue in queues.split(",")]
+    hired = found.worker(names, concurrency, name=name, until_idle=until_idle)
     try:
-        hired.run(grace)
+        if not _knows_all(hired) and strict:
+            say("not started: --strict")
+            sys.exit(FOUND)
+        say(f"{hired.worker_id} works on {found.url}: {len(found.tasks.names())} tasks")
+        sys.exit(_run(hired, grace))
     finally:
         found.close()
-    say("stopped")
+
+
+def _knows_all(hired: Worker) -> bool:
+    """Name the tasks that jobs wait for and this worker lacks."""
+    lacking = hired.strangers()
+    if lacking:
+        say(f"jobs wait in its queues for tasks it does not know: {safe(', '.join(lacking))}")
+    return not lacking
+
+
+def _run(hired: Worker, grace: float) -> int:
+    def heard() -> None:
+        running = len(hired.slots.held())
+        what = "leaving now" if hired.was_interrupted else f"stopping within {grace:g} s"
+        say(f"{what}: {running} jobs still run" if running else what)
+
+    try:
+        hired.run(grace, heard)
+    except StoreError as problem:
+        if not hired.is_draining:
+            raise
+        tell(problem, sys.argv)
+        say(f"stopped, but {hired.left} jobs stay leased until their leases lapse")
+        return FOUND
+    released = hired.pump.released
+    say(f"stopped; {released} jobs were released unfinished" if released else "stopped")
+    return INTERRUPTED if hired.was_interrupted else 0

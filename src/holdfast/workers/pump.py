@@ -136,6 +136,11 @@ class Pump:
         self._slots.poke()
 
     @property
+    def is_draining(self) -> bool:
+        """Tell whether someone has asked for shutdown."""
+        return self._grace_s is not None
+
+    @property
     def unreported(self) -> int:
         """Count the outcomes whose report is not durable."""
         return len(self._outbox)

@@ -31,6 +31,7 @@ from holdfast.workers.runners.processes import ProcessRunner
 from holdfast.workers.runners.shell import ShellRunner
 from holdfast.workers.runners.threads import ThreadRunner
 from holdfast.workers.slots import Slots
+from holdfast.workers.strangers import strangers
 from holdfast.workers.tasks import Isolation, Registry
 
 #: Seconds that handlers have to end by themselves when the worker is asked to stop.
@@ -84,7 +85,8 @@ class Worker:
             }
 
         self.slots = Slots(concurrency, engine.time.clock.monotonic, runners)
-        scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
+        self._engine = engine
+        self._scope = scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
         self.presence = Presence(engine, me)
         self._chores = Chores(engine, self.slots.poke, self.presence)
         self._chores.grant = self._follow
@@ -128,6 +130,15 @@ class Worker:
                 self.pump.quiet()
             case Wish.STOP:
                 self.drain(self._grace_s)
+
+    def strangers(self) -> list[str]:
+        """Name the tasks that jobs in its queues wait for and it does not know."""
+        return strangers(self._engine, self._scope)
+
+    @property
+    def is_draining(self) -> bool:
+        """Tell whether someone has asked for its end."""
+        return self.pump.is_draining
 
     def drain(self, grace_s: float = GRACE_S) -> None:
         """Ask for a clean end; returns at once."""
