@@ -135,6 +135,15 @@ def test_a_task_may_cancel_or_snooze_itself(hf):
     assert (cancelled.status, snoozed.status) == (TaskResultStatus.FAILED, TaskResultStatus.READY)
 
 
+def test_large_arguments_and_results_come_back_whole(hf):
+    large = "x" * 100_000
+    result = djangosite.mail.enqueue(large)
+    drain(hf)
+    result.refresh()
+    assert result.return_value == f"to {large}"
+    assert djangosite.mail.get_result(result.id).args == [large]
+
+
 def test_a_lost_run_is_an_error_of_its_own(hf, clock):
     result = djangosite.add.enqueue(1)
     hf.engine.ask(Lease(worker_id="dead"))

@@ -243,6 +243,15 @@ def test_what_a_handler_prints_logs_and_leaves_behind_is_kept(hf, capsys, tmp_pa
     assert capsys.readouterr().out == "printed\n"
 
 
+def test_large_arguments_and_results_are_kept_and_found(hf):
+    large = "x" * 100_000
+    echo = hf.task(name="echo")(lambda text: text)
+    job = echo.enqueue(large)
+    drain(hf)
+    assert job.result(0) == large
+    assert assert_enqueued(echo, large).id == job.id
+
+
 def test_drain_until_empty_waits_for_a_rate_by_moving_the_clock(hf, clock):
     task = hf.task(name="t", queue="slow")(lambda: None)
     hf.queue("slow").set(rate=(1, 10))
