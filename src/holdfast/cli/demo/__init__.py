@@ -18,7 +18,7 @@ from holdfast.cli.terminal import say
 
 
 @click.command()
-@click.option("--jobs", type=click.IntRange(20, 100_000), default=200, show_default=True, help="How many to run.")
+@click.option("--jobs", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many to run.")
 @click.option("--workers", type=click.IntRange(2, 16), default=3, show_default=True, help="Processes; one is killed.")
 @click.option(
     "--within", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds others have to take over."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -12,7 +13,7 @@ import msgspec
 
 from holdfast.cli.demo.crew import Hand, crew
 from holdfast.cli.demo.proof import Evidence, Sight
-from holdfast.cli.demo.task import Line, application
+from holdfast.cli.demo.task import SLOTS, Line, application
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidValue, StoreError
 from holdfast.model.ids import JobId
@@ -22,6 +23,8 @@ from holdfast.stores.protocol import JobQuery, View
 
 #: The worker dies when this share of the jobs is done.
 KILL_AT = 0.4
+#: Jobs for each worker that leave every one of them busy then.
+LEAST_JOBS = 2 * SLOTS
 #: Seconds between two looks.
 LOOK_S = 0.1
 #: Seconds without any change after which the demo gives up.
@@ -60,8 +63,13 @@ class Stage(Protocol):
 def play(plan: Plan, stage: Stage) -> Evidence:
     """Play the story on a store; give what can be known of it afterwards.
 
-    Raises InvalidValue for a store that only one process may write.
+    Raises InvalidValue for a store that only one process may write, and for jobs that would not keep the workers busy.
     """
+    if plan.jobs < LEAST_JOBS * plan.workers:
+        raise InvalidValue(
+            f"{plan.jobs} jobs do not keep {plan.workers} workers busy until one is killed. Nothing was done.",
+            hint=f"Give at least {LEAST_JOBS * plan.workers}.",
+        )
     namespace = f"demo-{secrets.token_hex(4)}"
     hf, thumbnail = application(plan.url, namespace, plan.record)
     with hf:
@@ -77,7 +85,7 @@ def play(plan: Plan, stage: Stage) -> Evidence:
         begun = engine.look().monotonic
         with crew(plan.workers, plan.url, namespace, plan.record) as hands:
             watch.until(lambda jobs: _completed(jobs) >= KILL_AT * plan.jobs, hands, stage)
-            victim = hands[1]
+            victim = _busiest(hands, watch.jobs())
             victim.kill()
             killed = engine.look()
             at_kill = watch.sight()
@@ -98,6 +106,11 @@ def play(plan: Plan, stage: Stage) -> Evidence:
             at_end=watch.sight(),
             findings=engine.store.check(),
         )
+
+
+def _busiest(hands: list[Hand], jobs: list[Job]) -> Hand:
+    held = Counter(job.worker_id for job in jobs if job.status is JobStatus.RUNNING)
+    return max(hands, key=lambda hand: held[hand.worker_id])
 
 
 def _completed(jobs: list[Job]) -> int:
