@@ -471,6 +471,9 @@ def _plain(answer: Any) -> Any:
     return answer
 
 
+QUEUES = ("default", "other")
+
+
 def _orders(view: View, now: Timestamp) -> dict[str, Any]:
     """Give every order a store can be asked in, as ids."""
     spaces = [(namespace, queue) for namespace in ("", "x") for queue in ("default", "other")]
@@ -480,6 +483,9 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
         "next due": {lane: view.next_due(lane) for lane in Lane},
         "ready": [
             [job.job_id for job in view.ready(namespace, ("default", "other"), None, now)] for namespace in ("", "x")
+        ],
+        "free": [
+            [job.job_id for job in view.ready(*space, None, now, free=True)] for space in (("", QUEUES), ("x", QUEUES))
         ],
         "ready to rest": [job.job_id for job in view.ready("", ("default",), ("rest",), now)],
         "bands": [

@@ -147,7 +147,13 @@ def test_of_a_queue_that_is_full_no_more_jobs_are_met(world, monkeypatch):
     fill(world, "x", priority=-1, queue="other")
     met = []
     walk = world.tables.ready
-    monkeypatch.setattr(world.tables, "ready", lambda *asked: (met.append(job.job_id) or job for job in walk(*asked)))
+
+    def walked(*asked, free):
+        for job in walk(*asked, free=free):
+            met.append(job.job_id)
+            yield job
+
+    monkeypatch.setattr(world.tables, "ready", walked)
     assert ids(world.lease(5, queues=("default", "other"))) == ["a00", "x"]
     assert met == ["a00", "x"]
 
@@ -211,6 +217,21 @@ def test_a_waiting_or_delayed_job_does_not_hold_its_key(world):
     fill(world, "b", limit_key="k", job_type="unknown")
     fill(world, "c", limit_key="k")
     assert ids(world.lease(10, job_types=("t",))) == ["c"]
+
+
+def test_jobs_whose_key_is_full_are_left_out_of_the_walk_and_of_nothing_else(world):
+    fill(world, "a", "b", limit_key="k")
+    fill(world, "c", limit_key="k", key_limit=2)
+    fill(world, "d", namespace="x", limit_key="k")
+    fill(world, "e")
+    (grant,) = world.lease()
+
+    def ready(**how):
+        return [job.job_id for job in world.tables.ready("", ("default",), None, world.now, **how)]
+
+    assert (ready(), ready(free=True)) == (["b", "c", "e"], ["c", "e"])
+    complete(world, grant)
+    assert ready(free=True) == ["b", "c", "e"]
 
 
 def test_another_key_given_to_a_waiting_job_counts_from_then_on(world):

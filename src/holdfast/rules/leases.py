@@ -59,8 +59,6 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     token = authority.last_token
     until = _Moments(now)
     for job in places.candidates(command.job_types):
-        if len(grants) == command.n:
-            break
         # A clock that was set back makes a job wait again that had been made ready.
         if job.direct or (job.not_before is not None and job.not_before > now):
             continue
@@ -75,6 +73,8 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
         grants.append(
             Grant(after_grant(job, granted, now), granted.run_id, token, until.left(granted.lease_expires_at))
         )
+        if len(grants) == command.n:
+            break  # before the next is looked for: it may stand behind many that must wait
     if grants and command.cmd:
         events.append(remember(command, None))
     return answer(Leased(grants=tuple(grants)), *events)

@@ -143,7 +143,7 @@ class Places:
         """Walk the ready jobs that no limit holds back, in order; each that is taken counts for the next."""
         seen: set[JobId] = set()
         while self._open:
-            for job in self._state.ready(self._namespace, tuple(self._open), job_types, self._now):
+            for job in self._state.ready(self._namespace, tuple(self._open), job_types, self._now, free=True):
                 if job.job_id in seen or (job.limit_key is not None and not self._has_place(job, job.limit_key)):
                     continue
                 seen.add(job.job_id)

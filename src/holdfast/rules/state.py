@@ -65,12 +65,19 @@ class State(Protocol):
         ...
 
     def ready(
-        self, namespace: str, queues: Sequence[str], job_types: Sequence[str] | None, now: Timestamp
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        job_types: Sequence[str] | None,
+        now: Timestamp,
+        *,
+        free: bool = False,
     ) -> Iterator[Job]:
         """Walk the QUEUED jobs of these queues that no `not_before` holds back, in the order of dispatch.
 
         - Queues asked together are merged by the same order.
         - With `job_types`, other tasks are left out.
+        - With `free`, jobs are left out whose limit key is carried by as many RUNNING ones as they allow.
         - Lazy: what is not asked for costs nothing.
         """
         ...

@@ -273,14 +273,30 @@ class Tables:
         return (job for job in jobs if job.session_id is not None)
 
     def ready(
-        self, namespace: str, queues: Sequence[str], job_types: Sequence[str] | None, now: Timestamp
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        job_types: Sequence[str] | None,
+        now: Timestamp,
+        *,
+        free: bool = False,
     ) -> Iterator[Job]:
         """Walk the ready jobs of these queues in the order of dispatch."""
         del now  # the batch has promoted what is due
         found = [self._ready[namespace, queue] for queue in dict.fromkeys(queues) if (namespace, queue) in self._ready]
         keys: Iterable[PlaceKey] = found[0] if len(found) == 1 else merge(*found)
         jobs = (self._job(key[3]) for key in keys)
-        return jobs if job_types is None else (job for job in jobs if job.job_type in job_types)
+        if job_types is not None:
+            jobs = (job for job in jobs if job.job_type in job_types)
+        # While no limit key runs at all, every key is free.
+        return self._free(jobs) if free and self._limited else jobs
+
+    def _free(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Pass on the jobs whose limit key has a place."""
+        for job in jobs:
+            key = job.limit_key
+            if key is None or len(self._limited.get((job.namespace, key), ())) < job.key_limit:
+                yield job
 
     def running(self, namespace: str, queue: str) -> Collection[JobId]:
         """Give the RUNNING jobs of a queue."""

@@ -71,15 +71,22 @@ SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND grant_cmd = ? ORDER BY toke
 SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND session_id IS NOT NULL ORDER BY lease_expires_at, job_id;
 
 -- name: ready
--- The jobs of one queue that may be leased, in the order of dispatch.
+-- The jobs of one queue that may be leased, in the order of dispatch: all, or those whose limit key has a place.
 SELECT {jobs} FROM jobs
 WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
+  AND (? OR limit_key IS NULL OR key_limit > (
+    SELECT count(*) FROM jobs AS held
+    WHERE held.status = 'RUNNING' AND held.namespace = jobs.namespace AND held.limit_key = jobs.limit_key))
 ORDER BY rank, position, created_at, job_id;
 
 -- name: ready_of_types
--- The jobs of one queue that a worker knowing these tasks (a JSON list) may lease, in the order of dispatch.
+-- The same, for a worker that knows these tasks (a JSON list) only.
 SELECT {jobs} FROM jobs
-WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_type IN (SELECT value FROM json_each(?))
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
+  AND (? OR limit_key IS NULL OR key_limit > (
+    SELECT count(*) FROM jobs AS held
+    WHERE held.status = 'RUNNING' AND held.namespace = jobs.namespace AND held.limit_key = jobs.limit_key))
+  AND job_type IN (SELECT value FROM json_each(?))
 ORDER BY rank, position, created_at, job_id;
 
 -- name: running

@@ -127,12 +127,18 @@ class Lookups:
     # --- the order of dispatch --------------------------------------------------------------------------------------
 
     def ready(
-        self, namespace: str, queues: Sequence[str], job_types: Sequence[str] | None, now: Timestamp
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        job_types: Sequence[str] | None,
+        now: Timestamp,
+        *,
+        free: bool = False,
     ) -> Iterator[Job]:
         """Walk the ready jobs of these queues in the order of dispatch."""
         del now  # the batch has promoted what is due
         sql, last = (SQL["ready"], ()) if job_types is None else (SQL["ready_of_types"], (_json_list(job_types),))
-        walks = [self._walk(JOBS, sql, (namespace, queue, *last)) for queue in dict.fromkeys(queues)]
+        walks = [self._walk(JOBS, sql, (namespace, queue, not free, *last)) for queue in dict.fromkeys(queues)]
         return walks[0] if len(walks) == 1 else merge(*walks, key=place)
 
     def running(self, namespace: str, queue: str) -> Collection[JobId]:
