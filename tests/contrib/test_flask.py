@@ -27,6 +27,10 @@ hf = Holdfast("sqlite:jobs.db")
 def greet(name: str) -> str:
     return f"{current_app.config['GREETING']}, {name}"
 
+@hf.task(name="apart", queue="greetings", isolation="process")
+def apart(name: str) -> str:
+    return greet(name)
+
 app = Flask(__name__)
 app.config["GREETING"] = "Hello"
 init_app(app, hf)
@@ -124,10 +128,14 @@ def test_the_commands_work_for_the_application(tmp_path):
     assert told.returncode == 0, told.stderr
     with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}") as hf:
         job = hf.task(name="greet", queue="greetings")(lambda name: name).enqueue(name="Ada")
+        apart = hf.task(name="apart", queue="greetings")(lambda name: name).enqueue(name="Bob")
     told = flask_command(tmp_path, "worker", "--until-idle")
     assert told.returncode == 0, told.stderr
     told = flask_command(tmp_path, "jobs", "ls", "-o", "ids", "--status", "completed")
-    assert told.stdout.split() == [job.id], told.stderr
+    assert set(told.stdout.split()) == {job.id, apart.id}, told.stderr
+    with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}") as hf:
+        hf.task(name="apart")(lambda name: name)
+        assert hf.job(apart.id).result(0) == "Hello, Bob"  # its own process has the application's context, too
     told = flask_command(tmp_path, "jobs", "show", "nothing")
     assert told.returncode == 3
     assert "flask holdfast" in flask_command(tmp_path, "--help").stdout

@@ -114,14 +114,23 @@ class _Served:
         if found is None:
             found = self._apps[origin] = _load(origin)
         for value in list(found.values()):
-            tasks = getattr(value, "tasks", None)
-            spec = tasks.get(name) if isinstance(tasks, Registry) else getattr(value, "spec", None)
-            if isinstance(spec, TaskSpec) and spec.name == name:
+            spec = _spec_in(value, name)
+            if spec is not None:
                 return spec
         raise UnknownTask(
             f"{origin[1]} was imported in a child process, and defines no task {name!r} there.",
             hint="Keep the Holdfast object, or the task, in a variable of that module.",
         )
+
+
+def _spec_in(value: Any, name: str) -> TaskSpec | None:
+    """Give the task of that name if a variable of the module holds it, or the application that has it."""
+    try:
+        tasks = getattr(value, "tasks", None)
+        spec = tasks.get(name) if isinstance(tasks, Registry) else getattr(value, "spec", None)
+    except Exception:  # noqa: BLE001 - the user's own objects; a proxy may refuse to be asked anything here
+        return None
+    return spec if isinstance(spec, TaskSpec) and spec.name == name else None
 
 
 def _load(origin: Origin) -> Mapping[str, Any]:
