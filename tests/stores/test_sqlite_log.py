@@ -77,7 +77,7 @@ def test_a_reader_in_the_way_is_not_waited_for_and_copying_is_tried_again_later(
         assert log(engine) > store.COPY_AT
     add(engine, "n1", "n2", "n3")
     assert log(engine) < store.COPY_AT
-    assert engine.store._writer.execute("PRAGMA busy_timeout").fetchone() == (5000,)
+    assert engine.store._writer.execute("PRAGMA busy_timeout").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("kind", ["write", "sync"])
@@ -116,4 +116,4 @@ def test_a_disk_too_full_for_the_copy_does_not_end_the_writing(engine, vfs):
     add(engine, "m1", "m2", "m3")
     assert log(engine) < store.COPY_AT
     assert engine.store.check() == []
-    assert engine.store._writer.execute("PRAGMA busy_timeout").fetchone() == (5000,)
+    assert engine.store._writer.execute("PRAGMA busy_timeout").fetchone() == (0,)

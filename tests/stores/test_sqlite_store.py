@@ -27,6 +27,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.points import listening
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite import store as sqlite_store
 from holdfast.stores.sqlite.connections import translated
 
 CHILD = str(Path(__file__).with_name("sqlite_child.py"))
@@ -168,7 +169,6 @@ def test_processes_share_the_work_and_none_does_it_twice(path):
 
 def test_a_writer_waits_for_another_and_then_gives_up_by_name(path, store):
     impatient = SqliteStore.open(path, patience_s=0)
-    impatient._writer.execute("PRAGMA busy_timeout = 0")
     with store.write(), pytest.raises(StoreBusy, match=r"jobs\.db.*Nothing was written"), impatient.write():
         pytest.fail("two batches at once")
     Engine(impatient).ask(enqueue("a"))
@@ -344,9 +344,9 @@ def test_a_snapshot_cuts_the_log(path, store, engine):
     assert len(names(store)) == 50
 
 
-def test_a_long_reader_does_not_keep_a_snapshot_from_returning(store, engine):
+def test_a_long_reader_does_not_keep_a_snapshot_from_returning(store, engine, monkeypatch):
     engine.ask(enqueue("a"))
-    store._writer.execute("PRAGMA busy_timeout = 0")
+    monkeypatch.setattr(sqlite_store, "BUSY_MS", 0)
     with store.read() as view:
         engine.ask(enqueue("b"))
         store.snapshot()

@@ -177,34 +177,62 @@ ORDER BY rank DESC, position DESC, created_at DESC, job_id DESC LIMIT 1;
 
 -- name: due_leases
 -- Running jobs whose lease ends by a time, earliest first.
-SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND lease_expires_at <= ? ORDER BY lease_expires_at, job_id LIMIT ?;
+SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND lease_expires_at <= ? ORDER BY lease_expires_at, job_id;
 
 -- name: due_ttl
 -- Queued jobs whose latest start is by a time, earliest first.
-SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND expires_at <= ? ORDER BY expires_at, job_id LIMIT ?;
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND expires_at <= ? ORDER BY expires_at, job_id;
 
 -- name: due_delayed
 -- Queued jobs held back until a time, earliest first.
-SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id LIMIT ?;
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id;
 
 -- name: due_done
 -- Completed and cancelled jobs that ended by a time, earliest first.
 SELECT {jobs} FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at <= ? ORDER BY finished_at, job_id LIMIT ?;
+WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at <= ? ORDER BY finished_at, job_id;
 
 -- name: due_failed
 -- Failed and dead jobs that ended by a time, earliest first.
 SELECT {jobs} FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at <= ? ORDER BY finished_at, job_id LIMIT ?;
+WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at <= ? ORDER BY finished_at, job_id;
 
 -- name: due_commands
 -- Remembered commands that were done by a time, earliest first.
-SELECT {commands} FROM commands WHERE at <= ? ORDER BY at, cmd LIMIT ?;
+SELECT {commands} FROM commands WHERE at <= ? ORDER BY at, cmd;
 
 -- name: due_keys
 -- Keys whose window ends by a time, earliest first.
 SELECT {job_keys} FROM job_keys
-WHERE hold = 'window' AND held_until <= ? ORDER BY held_until, namespace, unique_key LIMIT ?;
+WHERE hold = 'window' AND held_until <= ? ORDER BY held_until, namespace, unique_key;
+
+-- name: next_lease
+-- When the first lease ends; an index alone answers, as for those below: every lease asks.
+SELECT min(lease_expires_at) FROM jobs WHERE status = 'RUNNING';
+
+-- name: next_ttl
+-- When the first latest start of a queued job comes.
+SELECT min(expires_at) FROM jobs WHERE status = 'QUEUED' AND expires_at IS NOT NULL;
+
+-- name: next_delayed
+-- When the first job that is held back may run.
+SELECT min(not_before) FROM jobs WHERE status = 'QUEUED' AND lane = 1;
+
+-- name: next_done
+-- When the first of the jobs ended that were completed or cancelled.
+SELECT min(finished_at) FROM jobs WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at IS NOT NULL;
+
+-- name: next_failed
+-- When the first of the jobs ended that failed or are dead.
+SELECT min(finished_at) FROM jobs WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at IS NOT NULL;
+
+-- name: next_command
+-- When the first remembered command was done.
+SELECT min(at) FROM commands;
+
+-- name: next_key
+-- When the first window of a key ends.
+SELECT min(held_until) FROM job_keys WHERE hold = 'window' AND held_until IS NOT NULL;
 
 -- name: jobs_of_status
 -- Jobs of one status, newest first, below a place.

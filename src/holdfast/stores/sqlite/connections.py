@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import quote
@@ -28,6 +29,9 @@ from holdfast.errors import (
 WRITER_CACHE = -65_536
 READER_CACHE = -8_192
 BUSY_MS = 5000
+#: Seconds between two tries to begin a write, at first and at most. A commit takes about a millisecond; SQLite's own
+#: waiting soon sleeps for 10 and more, and lets the lock lie idle.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.0001, 0.002
 
 #: Setting → its value, and the answer to expect.
 _SETTINGS: dict[str, tuple[str, object]] = {
@@ -116,10 +120,19 @@ def demand_setting(db: sqlite3.Connection, path: str, name: str, value: str, exp
         )
 
 
+def wait_for_others(db: sqlite3.Connection, milliseconds: int) -> None:
+    """Let SQLite itself wait so long for locks, or not at all."""
+    db.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
+
+
 def begin_immediate(db: sqlite3.Connection, path: str, patience_s: float) -> None:
-    """Begin a write transaction, waiting for other writers. Raises StoreBusy after `patience_s` seconds."""
+    """Begin a write transaction, waiting for other writers. Raises StoreBusy after `patience_s` seconds.
+
+    It waits by itself: the connection should be one that does not (`busy_timeout` 0).
+    """
     clock = SystemClock()
     deadline = clock.monotonic() + patience_s
+    pause_s = FIRST_PAUSE_S
     while True:
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -130,6 +143,8 @@ def begin_immediate(db: sqlite3.Connection, path: str, patience_s: float) -> Non
                 raise translated(error, path) from error
         else:
             return
+        threading.Event().wait(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def _kind(error: sqlite3.Error) -> int:

@@ -16,8 +16,8 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
-from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Record
-from holdfast.model.times import FOREVER, Timestamp
+from holdfast.model.records import Authority, Key, Record
+from holdfast.model.times import Timestamp
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Entry, JobQuery, QueueCount
@@ -29,14 +29,15 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 #: Later than every time and below no id.
 _BEYOND = "\U0010ffff"
-_DUE: dict[Lane, tuple[Table, str]] = {
-    Lane.LEASE: (JOBS, SQL["due_leases"]),
-    Lane.TTL: (JOBS, SQL["due_ttl"]),
-    Lane.DELAYED: (JOBS, SQL["due_delayed"]),
-    Lane.DONE: (JOBS, SQL["due_done"]),
-    Lane.FAILED: (JOBS, SQL["due_failed"]),
-    Lane.COMMAND: (COMMANDS, SQL["due_commands"]),
-    Lane.KEY: (HELD_KEYS, SQL["due_keys"]),
+#: Lane → its table, its records up to a time, and its first time.
+_DUE: dict[Lane, tuple[Table, str, str]] = {
+    Lane.LEASE: (JOBS, SQL["due_leases"], SQL["next_lease"]),
+    Lane.TTL: (JOBS, SQL["due_ttl"], SQL["next_ttl"]),
+    Lane.DELAYED: (JOBS, SQL["due_delayed"], SQL["next_delayed"]),
+    Lane.DONE: (JOBS, SQL["due_done"], SQL["next_done"]),
+    Lane.FAILED: (JOBS, SQL["due_failed"], SQL["next_failed"]),
+    Lane.COMMAND: (COMMANDS, SQL["due_commands"], SQL["next_command"]),
+    Lane.KEY: (HELD_KEYS, SQL["due_keys"], SQL["next_key"]),
 }
 
 
@@ -200,14 +201,13 @@ class Lookups:
 
     def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
         """Walk the records of a lane whose time is at or before `until`, earliest first, then by id."""
-        table, sql = _DUE[lane]
-        return self._walk(table, sql, (until, -1))
+        table, sql, _ = _DUE[lane]
+        return self._walk(table, sql, (until,))
 
     def next_due(self, lane: Lane) -> Timestamp | None:
         """Give the earliest time of a lane, or None."""
-        table, sql = _DUE[lane]
-        first = next(self._walk(table, sql, (FOREVER, 1)), None)
-        return None if first is None else _time_of(lane, first)
+        self._settle()
+        return cast("Timestamp | None", self._db.execute(_DUE[lane][2]).fetchone()[0])
 
     # --- what people ask for ----------------------------------------------------------------------------------------
 
@@ -260,21 +260,3 @@ class Lookups:
 
 def _json_list(names: Sequence[str]) -> str:
     return msgspec.json.encode(list(names)).decode()
-
-
-def _time_of(lane: Lane, record: Record) -> Timestamp | None:
-    match record:
-        case DoneCommand():
-            return record.at
-        case HeldKey():
-            return record.held_until
-        case Job() if lane is Lane.LEASE:
-            return record.lease_expires_at
-        case Job() if lane is Lane.TTL:
-            return record.expires_at
-        case Job() if lane is Lane.DELAYED:
-            return record.not_before
-        case Job():
-            return record.finished_at
-        case _:
-            raise AssertionError(lane)

@@ -39,6 +39,7 @@ from holdfast.stores.sqlite.connections import (
     open_reader,
     open_writer,
     translated,
+    wait_for_others,
 )
 from holdfast.stores.sqlite.guest import joined
 from holdfast.stores.sqlite.lookups import Lookups
@@ -136,6 +137,7 @@ class SqliteStore:
         try:
             write_log_again(writer, place, patience_s)
             migrate(writer, place, patience_s)
+            wait_for_others(writer, 0)  # from here on `begin_immediate` does, and nobody for a reader
         except sqlite3.Error as error:
             writer.close()
             raise translated(error, place) from error
@@ -220,11 +222,7 @@ class SqliteStore:
         try:
             if _log_size(self.path) < self._copy_at:
                 return
-            try:
-                db.execute("PRAGMA busy_timeout = 0").fetchall()
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            finally:
-                db.execute(f"PRAGMA busy_timeout = {BUSY_MS}").fetchall()
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
             failure = translated(error, self.path)
             if not isinstance(failure, StoreFull):
@@ -388,7 +386,11 @@ class SqliteStore:
             _, db = self._demand_writer()
             try:
                 # No `optimize`: statistics would let the planner leave the indexes each statement was written for.
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                wait_for_others(db, BUSY_MS)
+                try:
+                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                finally:
+                    wait_for_others(db, 0)
             except sqlite3.Error as error:
                 raise self._remember(translated(error, self.path)) from error
 
@@ -403,6 +405,9 @@ class SqliteStore:
         with self._writing, self._reading, self._watching:
             mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]
             self._readers.clear()
+            if self._writer is not None:
+                with suppress(sqlite3.Error):
+                    wait_for_others(self._writer, BUSY_MS)  # another process may be closing too
             self._watch = self._writer = self._batch = None
         self._drop(mine)
 
