@@ -189,6 +189,23 @@ def test_a_cancel_right_after_a_look_is_seen_a_second_later(hf, clock):
     w.slots.close()
 
 
+def test_a_cancel_is_seen_a_second_later_although_every_look_finds_work_first(hf, clock):
+    handler, task = gate(hf)
+    job, w = task.enqueue(), worker(hf)
+    begin(w, handler)
+    clock.advance(1)
+    job.cancel()
+    task.enqueue()
+    for _ in range(2):
+        w.pump.look()  # stops at the job that can be started
+        assert (w.pump._hope, w.pump._looked, handler.context.cancelled) == (True, False, False)
+    clock.advance(1)
+    w.pump.look()
+    assert (w.pump._hope, w.pump._looked, handler.context.cancelled) == (True, True, True)
+    finish(w, handler)
+    w.slots.close()
+
+
 def test_a_cancelled_job_cancels_its_coroutine(hf, clock):
     seen, cleaned = threading.Event(), threading.Event()
 

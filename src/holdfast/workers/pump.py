@@ -100,6 +100,8 @@ class Pump:
         self._tick_at = 0.0
         self._sweep_at = 0.0
         self._look_at = 0.0
+        #: By then a look must not stop at the first job it finds.
+        self._full_by = _NEVER
         self._mean_s = 1.0
         #: Seconds of grace once someone asked for shutdown; None before.
         self._grace_s: float | None = None
@@ -191,8 +193,8 @@ class Pump:
     def _room(self) -> int:
         if self._is_quiet:
             return 0
-        # At most as much as one command may ask for.
-        ahead = min(MOST, int(self._slots.size * AHEAD_S / max(self._mean_s, _SHORTEST_S)))
+        # At most what two commands may ask for: the one is run while the other is being committed.
+        ahead = min(2 * MOST, int(self._slots.size * AHEAD_S / max(self._mean_s, _SHORTEST_S)))
         return min(MOST, self._slots.room(ahead if self._mean_s < AHEAD_S else 0))
 
     # --- what has ended -----------------------------------------------------------------------------------------------
@@ -373,6 +375,12 @@ class Pump:
             at = self._engine.look().now
             self._seq = view.seq
             ready = room and any(True for _ in view.ready(scope.namespace, scope.queues, scope.tasks.names(), at))
+            if ready and self._seq != self._fruitless and now < self._full_by:
+                # Work comes first. What else there is to see is seen when there is nothing to start, or soon.
+                self._hope, self._looked = True, False
+                self._full_by = min(self._full_by, now + LOOK_S)
+                return
+            self._full_by = _NEVER
             waits = [view.next_due(Lane.DELAYED)]
             if ready and self._seq == self._fruitless:
                 # No event may ever come: a rate opens by time alone.
