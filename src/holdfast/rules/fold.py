@@ -61,8 +61,10 @@ def put(record: Record) -> Change:
 
 def _created(state: State, event: ev.JobCreated, stamp: Stamp) -> list[Change]:
     job = replace(event.job, seq=stamp.seq)
-    _demand(state.get(Job, job.job_id) is None, stamp, f"job {job.job_id} is created twice")
-    _demand(job.status is JobStatus.QUEUED and job.token is None, stamp, f"job {job.job_id} is not created QUEUED")
+    if state.get(Job, job.job_id) is not None:
+        raise _contradiction(stamp, f"job {job.job_id} is created twice")
+    if job.status is not JobStatus.QUEUED or job.token is not None:
+        raise _contradiction(stamp, f"job {job.job_id} is not created QUEUED")
     if job.retry_kind is RetryKind.AUTO and job.retry_of is not None:
         heirs = [heir.job_id for heir in state.successors(job.retry_of) if heir.retry_kind is RetryKind.AUTO]
         _demand(not heirs, stamp, f"job {job.retry_of} already has the successor {heirs}")
@@ -99,10 +101,13 @@ def after_grant(job: Job, event: ev.LeaseGranted, now: Timestamp) -> Job:
 
 def _granted(state: State, event: ev.LeaseGranted, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
-    _demand(job.status is JobStatus.QUEUED, stamp, f"job {job.job_id} is leased while {job.status}")
-    _demand(event.run_no == job.executions + 1, stamp, f"job {job.job_id} skips from run {job.executions}")
+    if job.status is not JobStatus.QUEUED:
+        raise _contradiction(stamp, f"job {job.job_id} is leased while {job.status}")
+    if event.run_no != job.executions + 1:
+        raise _contradiction(stamp, f"job {job.job_id} skips from run {job.executions}")
     authority = state.get(Authority, AUTHORITY) or Authority()
-    _demand(event.token > authority.last_token, stamp, f"token {event.token} does not exceed {authority.last_token}")
+    if event.token <= authority.last_token:
+        raise _contradiction(stamp, f"token {event.token} does not exceed {authority.last_token}")
     run = Run(
         run_id=event.run_id,
         job_id=job.job_id,
@@ -324,17 +329,22 @@ def _command_forgotten(state: State, event: ev.CommandForgotten, stamp: Stamp) -
 
 def _demand(holds: bool, stamp: Stamp, complaint: str) -> None:  # noqa: FBT001 - reads as a sentence
     if not holds:
-        raise CorruptState(
-            f"event {stamp.seq}: {complaint}. The store stops rather than guess.",
-            hint="Run `holdfast store check`.",
-            seq=stamp.seq,
-        )
+        raise _contradiction(stamp, complaint)
+
+
+def _contradiction(stamp: Stamp, complaint: str) -> CorruptState:
+    """Say what cannot be. Where every job passes it is raised without `_demand`: the words cost more than the look."""
+    return CorruptState(
+        f"event {stamp.seq}: {complaint}. The store stops rather than guess.",
+        hint="Run `holdfast store check`.",
+        seq=stamp.seq,
+    )
 
 
 def _job(state: State, job_id: JobId, stamp: Stamp) -> Job:
     job = state.get(Job, job_id)
-    _demand(job is not None, stamp, f"there is no job {job_id}")
-    assert job is not None
+    if job is None:
+        raise _contradiction(stamp, f"there is no job {job_id}")
     return job
 
 
@@ -346,16 +356,19 @@ def _queued(state: State, job_id: JobId, stamp: Stamp) -> Job:
 
 def _held(state: State, job_id: JobId, token: Token, stamp: Stamp) -> Job:
     job = _job(state, job_id, stamp)
-    _demand(job.status is JobStatus.RUNNING, stamp, f"job {job_id} is reported while {job.status}")
-    _demand(job.token == token, stamp, f"job {job_id} is reported with token {token}, its lease has {job.token}")
+    if job.status is not JobStatus.RUNNING:
+        raise _contradiction(stamp, f"job {job_id} is reported while {job.status}")
+    if job.token != token:
+        raise _contradiction(stamp, f"job {job_id} is reported with token {token}, its lease has {job.token}")
     return job
 
 
 def _end_run(state: State, job: Job, stamp: Stamp, status: RunStatus, **fields: Any) -> Change:
     run = state.last_run(job.job_id)
-    _demand(run is not None and run.token == job.token, stamp, f"job {job.job_id} has no run for its lease")
-    assert run is not None
-    _demand(run.status is None, stamp, f"run {run.run_id} ends twice")
+    if run is None or run.token != job.token:
+        raise _contradiction(stamp, f"job {job.job_id} has no run for its lease")
+    if run.status is not None:
+        raise _contradiction(stamp, f"run {run.run_id} ends twice")
     return Change(Run, run.run_id, replace(run, status=status, finished_at=stamp.ts, **fields))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from holdfast.errors import RecordTooLarge
 from holdfast.journal.records import MAX_LINE
@@ -34,6 +34,8 @@ Band = tuple[str, str, int]
 
 #: Records of a kind that stay known between batches.
 KNOWN = 20_000
+#: Stands for a record nobody has looked for.
+_UNKNOWN: Any = object()
 _NO_META = Meta("", None, 0, None, 0, "", 0, 0, 0)
 
 
@@ -159,15 +161,15 @@ class Batch(Lookups):
         if kind is Authority:
             self._known[kind][key] = record
             return kind, key, before, None, True
-        pending, gone = self._pending[kind], self._gone[kind]
-        was_pending = key in pending
-        row = pending.get(key) if was_pending else before
+        pending = self._pending[kind]
+        row = pending.get(key, _UNKNOWN)
+        was_pending = row is not _UNKNOWN
         if not was_pending:
-            pending[key] = before
+            row = pending[key] = before
         if record is None and row is not None:
             # What comes later under this key is a new row: an ended job's may not be changed into it.
             pending[key] = None
-            gone.add(key)
+            self._gone[kind].add(key)
         if kind is Job:
             self._note_job(before, record)
         elif kind is Run:
@@ -258,9 +260,10 @@ class Batch(Lookups):
 
     def get(self, kind: type[R], key: Key) -> R | None:
         """Give the record of that key, or None."""
-        known = self._known[kind]
-        if key in known:
-            return cast("R | None", known[key])
+        known: dict[Key, R | None] = self._known[kind]
+        found = known.get(key, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found
         highest = self._highest.get(kind)
         record = None if highest is not None and key > highest else super().get(kind, key)
         known[key] = record
