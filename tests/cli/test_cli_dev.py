@@ -31,9 +31,8 @@ def multiply(n: int) -> int:
 #: A handler that says that it runs, and never stops by itself.
 STUBBORN = """
 import threading
-from pathlib import Path
 def multiply(hf, n):
-    Path("runs").touch()
+    open("bell", "w").close()
     threading.Event().wait()
 """
 
@@ -109,10 +108,11 @@ def is_over(process):
     return bool(select.select([process], [], [], 60)[0])
 
 
-def wait_for(path):
-    """Until a handler has made a file."""
-    while not path.exists():
-        select.select([], [], [], 0.01)
+@pytest.fixture
+def bell(place):
+    """Wait until the application has rung; a pipe is opened by both sides at once."""
+    os.mkfifo(place / "bell")
+    return (place / "bell").read_bytes
 
 
 # --- working ----------------------------------------------------------------------------------------------------------
@@ -198,12 +198,12 @@ def test_it_waits_for_an_application_that_is_broken_from_the_start(dev, place):
     assert running.end() == 0
 
 
-def test_a_job_that_runs_at_a_change_is_released_and_run_by_the_new_code(dev, place, multiply):
+def test_a_job_that_runs_at_a_change_is_released_and_run_by_the_new_code(dev, place, multiply, bell):
     (place / "parts.py").write_text(STUBBORN)
     running = dev("--grace", "0")
     running.until("shop:hf works")
     job = multiply.enqueue(4)
-    wait_for(place / "runs")
+    bell()
     (place / "parts.py").write_text(by(5))
     assert job.result(60) == 20
     assert job.refresh().attempts == 1
@@ -212,12 +212,12 @@ def test_a_job_that_runs_at_a_change_is_released_and_run_by_the_new_code(dev, pl
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_signal_leaves_at_once(dev, place, multiply):
+def test_a_second_signal_leaves_at_once(dev, place, multiply, bell):
     (place / "parts.py").write_text(STUBBORN)
     running = dev("--grace", "600")
     running.until("shop:hf works")
     multiply.enqueue(4)
-    wait_for(place / "runs")
+    bell()
     worker = running.worker()
     running.process.send_signal(signal.SIGINT)
     running.until("stopping; running jobs have 600 s to end")
@@ -225,12 +225,13 @@ def test_a_second_signal_leaves_at_once(dev, place, multiply):
     assert is_over(worker)
 
 
-@pytest.mark.parametrize("parts", [by(2), STUBBORN, "import threading; threading.Event().wait()"])
-def test_a_worker_does_not_outlive_a_parent_that_was_killed(dev, place, multiply, parts):
-    (place / "parts.py").write_text(f"from pathlib import Path\nPath('imports').touch()\n{parts}")
+@pytest.mark.parametrize("parts", [STUBBORN, "import threading\nopen('bell', 'w').close()\nthreading.Event().wait()\n"])
+def test_a_worker_does_not_outlive_a_parent_that_was_killed(dev, place, multiply, bell, parts):
+    """Neither one that runs a job nor one that still imports the application."""
+    (place / "parts.py").write_text(parts)
     multiply.enqueue(4)
     running = dev("--grace", "600")
-    wait_for(place / ("runs" if parts is STUBBORN else "imports"))
+    bell()
     worker = running.worker()
     running.process.kill()
     assert is_over(worker)
