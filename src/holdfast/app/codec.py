@@ -7,8 +7,9 @@ what they should become again. Arguments are checked when they are enqueued, so 
 
 from __future__ import annotations
 
+import enum
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
@@ -16,6 +17,8 @@ import msgspec
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.payloads import pack, ref_in
 
+#: What is the same in JSON.
+_SIMPLE = (str, int, float, bool, type(None))
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -37,7 +40,11 @@ class SignatureCodec:
             for name, parameter in self._signature.parameters.items()
         ]
         self._call = msgspec.defstruct("Call", fields, kw_only=True, forbid_unknown_fields=True)
-        self._decoder = msgspec.json.Decoder(self._call, dec_hook=_from_json)
+        try:
+            self._decoder = msgspec.json.Decoder(self._call, dec_hook=_from_json)
+            self._results: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._result, dec_hook=_from_json)
+        except TypeError as problem:
+            raise InvalidValue(f"the annotations of {self._name} cannot be told apart in JSON: {problem}.") from None
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> msgspec.Raw:
         """Bind a call to the signature and give its arguments as JSON.
@@ -52,10 +59,11 @@ class SignatureCodec:
         params = _content(pack(plain), "params")
         call = self._decode(params)
         for name, value in bound.arguments.items():
-            if _became_text(value, getattr(call, name)):
+            if not _comes_back(value, getattr(call, name)):
                 raise InvalidArguments(
-                    f"{self._name}: {name} is text, not {type(value).__name__}. Nothing was stored.",
-                    hint="Annotate it as what it is, or pass text.",
+                    f"{self._name}: {name}: a {type(value).__name__} would not come back as it was. "
+                    "Nothing was stored.",
+                    hint="Pass what the annotation says, or annotate what is passed.",
                 )
         return params
 
@@ -95,8 +103,11 @@ class SignatureCodec:
         """Give a result as JSON. Raises InvalidValue if it cannot be kept."""
         plain = _plain(value, self._result, "result")
         payload = _content(pack(plain, "result"), "result")
-        if self._result is not Any and _became_text(value, self.unpack_result(payload)):
-            raise InvalidValue(f"the result of {self._name} is {type(value).__name__}, its annotation says text.")
+        if self._result is not Any and not _comes_back(value, self.unpack_result(payload)):
+            raise InvalidValue(
+                f"the result of {self._name}: a {type(value).__name__} would not come back as it was.",
+                hint="Return what the annotation says, or annotate what is returned.",
+            )
         return payload
 
     def unpack_result(self, result: msgspec.Raw) -> Any:
@@ -104,7 +115,7 @@ class SignatureCodec:
         if self._result is Any:
             return msgspec.json.decode(result)
         try:
-            return msgspec.json.decode(result, type=self._result, dec_hook=_from_json)
+            return self._results.decode(result)
         except (msgspec.ValidationError, ValueError, TypeError, NotImplementedError) as problem:
             raise InvalidValue(f"the result of {self._name} does not fit its annotation: {problem}.") from None
 
@@ -148,9 +159,24 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
         raise InvalidValue(f"{name}: {problem}. Nothing was stored.", field=name) from None
 
 
-def _became_text(given: Any, back: Any) -> bool:
-    """Tell whether something that has a form as text (bytes, a UUID, a time) met an annotation of text."""
-    return isinstance(back, str) and not isinstance(given, str)
+def _comes_back(given: Any, back: Any) -> bool:
+    """Tell whether a value survived: nothing of it dropped, as of a subclass, and no text made of bytes or a time."""
+    if type(given) in _SIMPLE:
+        return _same_leaves(given, back)
+    return _same_leaves(given, back) and _fixed(given) == _fixed(back)
+
+
+def _same_leaves(given: Any, back: Any) -> bool:
+    if isinstance(given, Mapping) and isinstance(back, Mapping):
+        return all(map(_same_leaves, given.values(), back.values()))
+    if isinstance(given, list | tuple) and isinstance(back, list | tuple):
+        return all(map(_same_leaves, given, back))
+    return isinstance(given, str) == isinstance(back, str) or isinstance(back, enum.Enum)
+
+
+def _fixed(value: Any) -> Any:
+    """Give a value's plain form, with sets in order."""
+    return _listed(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True, order="deterministic"))
 
 
 def _listed(value: Any) -> Any:
@@ -165,12 +191,23 @@ def _to_json(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise NotImplementedError(f"a {type(value).__name__} has no form in JSON")
-    return dump(mode="json")
+    # Under the names and in the forms that it takes itself when it is made from JSON.
+    plain = dump(mode="json", by_alias=True, round_trip=True)
+    # Secrets are dumped as stars, for one.
+    if _from_json(type(value), plain).model_dump() != dump():
+        raise ValueError(f"a {type(value).__name__} would not come back from JSON as it was")
+    return plain
 
 
 def _from_json(kind: type, value: Any) -> Any:
-    """Decode what msgspec does not know: pydantic models, by their own rules."""
-    validate = getattr(kind, "model_validate", None)
+    """Decode what msgspec does not know: pydantic models, by their own rules for JSON."""
+    validate = getattr(kind, "model_validate_json", None)
     if validate is None:
         raise NotImplementedError(f"a {kind.__name__} cannot be made from JSON")
-    return validate(value)
+    try:
+        return validate(msgspec.json.encode(value))
+    except ValueError as problem:
+        # Its own text repeats the values, which belong into no log.
+        faults = problem.errors(include_input=False, include_url=False) if hasattr(problem, "errors") else ()
+        said = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+        raise ValueError(f"{kind.__name__}: {said or problem}") from None
