@@ -83,3 +83,52 @@ def test_dispatch_can_be_paused_as_a_whole(rows, holdfast, filled, opened):
         assert engine.ask(Lease(worker_id="w")).grants == ()
     assert holdfast("dispatch", "resume").stderr == "dispatch goes on\n"
     assert rows("status")["dispatching"]
+
+
+def test_limits_are_set_shown_and_taken_away(holdfast, rows, filled):
+    filled("a", queue="mail")
+    told = holdfast("queues", "limit", "mail", "--max-running", "4", "--rate", "100/1m", "--aging", "5m")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, "", "queue mail has new limits\n")
+    shown = rows("queues", "show", "mail")
+    limits = ("max_running", "rate_count", "rate_period_s", "rate_scope", "aging_s")
+    assert [shown[name] for name in limits] == [4, 100, 60, "queue", 300]
+    assert "○ open, 4 at a time, 100 in 60 s, ages in 300 s" in holdfast("queues", "ls").stdout
+    assert holdfast("queues", "limit", "mail", "--rate-scope", "key", "--max-running", "none").exit_code == 0
+    assert "○ open, 100 in 60 s for each key, ages in 300 s" in holdfast("queues", "ls").stdout
+    assert holdfast("queues", "limit", "mail", "--rate", "none", "--aging", "none", "--dry-run").exit_code == 0
+    assert holdfast("queues", "limit", "mail", "--rate", "none", "--aging", "none").exit_code == 0
+    assert "○ open\n" in holdfast("queues", "ls").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--max-running", "0"),
+        ("--max-running", "many"),
+        ("--rate", "100"),
+        ("--rate", "-1/60"),
+        ("--rate", "1/0"),
+        ("--rate", "1/soon"),
+        ("--rate", "²/60"),
+        ("--rate-scope", "task"),
+        ("--aging", "0"),
+    ],
+)
+def test_a_limit_that_is_none_exits_2_and_changes_nothing(holdfast, rows, filled, words):
+    filled("a")
+    before = rows("queues", "show", "default")
+    told = holdfast("queues", "limit", "default", *words)
+    assert told.exit_code == 2, told
+    assert rows("queues", "show", "default") == before
+
+
+def test_a_job_held_back_by_a_limit_says_by_whom(holdfast, rows, filled, opened):
+    filled("a", "b")
+    holdfast("queues", "limit", "default", "--max-running", "1")
+    with opened() as engine:
+        engine.ask(Lease(worker_id="w"))
+    told = rows("explain", "b")
+    assert (told["reason"]["code"], told["reason"]["held_by"]) == ("queue_limit", ["a"])
+    assert "‖" in holdfast("jobs", "ls").stdout
+    assert "holdfast queues limit default --max-running N" in holdfast("explain", "b").stdout

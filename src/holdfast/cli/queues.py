@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -13,11 +14,13 @@ from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe, say
+from holdfast.cli.values import Duration, OrNone, Rate
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
 from holdfast.engine.reasons import Reasons
 from holdfast.errors import QueueNotFound
-from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue
+from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
+from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import JobStatus
 from holdfast.model.outcomes import Refusal
 from holdfast.model.records import Queue
@@ -34,6 +37,11 @@ class QueueRow(msgspec.Struct, frozen=True):
     name: str
     paused: bool
     pause_reason: str | None
+    max_running: int | None
+    rate_count: int | None
+    rate_period_s: float | None
+    rate_scope: str
+    aging_s: float | None
     #: Status → how many jobs; each status is there.
     counts: dict[str, int]
 
@@ -50,7 +58,8 @@ def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
             continue
         queue = settings.get((space, name)) or Queue(space, name)
         every = {status.value: counts.get(status.value, 0) for status in JobStatus}
-        rows.append(QueueRow(space, name, queue.paused, queue.pause_reason, every))
+        known = {field: getattr(queue, field) for field in QueueRow.__struct_fields__ if field != "counts"}
+        rows.append(QueueRow(**known, counts=every))
     return rows
 
 
@@ -67,13 +76,24 @@ def queue_table(rows: list[QueueRow], screen: Screen) -> list[str]:
 def _row(row: QueueRow, screen: Screen) -> list[str]:
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     state = "open" if not row.paused else f"paused: {row.pause_reason}" if row.pause_reason else "paused"
+    state = ", ".join((state, *_limits(row)))
     mark = (HELD if row.paused else READY).glyph if screen.unicode else (HELD if row.paused else READY).ascii
     return [safe(name), *(str(row.counts[status.value]) for status in JobStatus), f"{mark} {safe(state)}"]
 
 
+def _limits(row: QueueRow) -> Iterator[str]:
+    """Say what limits a queue has."""
+    if row.max_running is not None:
+        yield f"{row.max_running} at a time"
+    if row.rate_count is not None:
+        yield f"{row.rate_count} in {row.rate_period_s:g} s{' for each key' if row.rate_scope == 'key' else ''}"
+    if row.aging_s is not None:
+        yield f"ages in {row.aging_s:g} s"
+
+
 @click.group()
 def queues() -> None:
-    """Look at queues, pause and resume them."""
+    """Look at queues, pause and resume them, set their limits."""
 
 
 @queues.command(cls=WatchCommand)
@@ -141,6 +161,29 @@ def resume(*, name: str, dry_run: bool) -> None:
     """Lease from a queue again."""
     change(ResumeQueue(queue=name, namespace=target().name, actor=actor()), dry_run=dry_run)
     say(f"queue {safe(name)} is open" if not dry_run else "Nothing was changed: --dry-run.")
+
+
+@queues.command()
+@click.argument("name")
+@click.option("--max-running", type=OrNone(click.INT), help="Jobs that may run at a time, in all processes; or none.")
+@click.option("--rate", type=OrNone(Rate()), help="How many may start in which time, such as 100/60s; or none.")
+@click.option("--rate-scope", type=click.Choice(["queue", "key"]), help="Count starts together, or by limit key.")
+@click.option("--aging", type=OrNone(Duration()), help="Waiting that is worth one step of priority; or none.")
+@dry_run_option
+@store_options
+def limit(
+    *, name: str, max_running: Any, rate: Any, rate_scope: Literal["queue", "key"] | None, aging: Any, dry_run: bool
+) -> None:
+    """Set limits of a queue, or with `none` take them away; what is not named stays, and what runs goes on."""
+    typed = {"max_running": max_running, "rate": rate, "rate_scope": rate_scope, "aging_s": aging}
+    given: dict[str, Any] = {
+        field: None if value == OrNone.WORD else value for field, value in typed.items() if value is not None
+    }
+    if "rate" in given:
+        given["rate_count"], given["rate_period_s"] = given.pop("rate") or (None, None)
+    changes = QueueChanges(**given)
+    change(SetQueue(queue=name, namespace=target().name, changes=changes, actor=actor()), dry_run=dry_run)
+    say(f"queue {safe(name)} has new limits" if not dry_run else "Nothing was changed: --dry-run.")
 
 
 @queues.command()

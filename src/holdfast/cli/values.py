@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
+from typing import Any
 
 import click
 import msgspec
@@ -30,6 +31,38 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older versions of 
         if found is None:
             self.fail(f"{value!r} is no duration such as 90, 1.5s, 5m, 2h or 1d.", param, ctx)
         return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg]  # the same
+    """How many in which time, such as 100/60s or 5/m."""
+
+    name = "rate"
+
+    def convert(
+        self, value: str | tuple[int, float], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, float]:
+        """Read it as a number and seconds."""
+        if isinstance(value, tuple):
+            return value
+        count, _, period = value.partition("/")
+        if not (count.isascii() and count.isdigit() and len(count) < 16 and period):
+            self.fail(f"{value!r} is no rate such as 100/60s or 5/m.", param, ctx)
+        return int(count), Duration().convert(f"1{period}" if period in _UNITS else period, param, ctx)
+
+
+class OrNone(click.ParamType):  # type: ignore[type-arg]  # the same
+    """A value of another kind, or the word none."""
+
+    #: The word, for telling it from an option that was not given.
+    WORD = "none"
+
+    def __init__(self, kind: click.ParamType) -> None:  # type: ignore[type-arg]  # the same
+        self._kind = kind
+        self.name = f"{kind.name}|{self.WORD}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Leave the word, and read everything else."""
+        return value if value == self.WORD else self._kind.convert(value, param, ctx)
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]  # the same
