@@ -47,6 +47,7 @@ class Dev:
     def __init__(self, place, *args):
         command = [sys.executable, "-c", "from holdfast.cli import main; main()", "dev", *args]
         env = {**os.environ, "TMPDIR": str(place), "PYTHONUTF8": "1"}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it
         self.process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, env=env, process_group=0)
         self.text = ""
 
@@ -171,6 +172,20 @@ def test_a_change_in_an_imported_file_starts_the_new_code(dev, place, multiply):
     running.until(r"↻ parts.py changed\n")
     running.until(r"▶ works again: 1 task\n")
     assert multiply.enqueue(4).result(60) == 400
+
+
+def test_a_change_within_the_same_second_and_of_the_same_size_is_not_missed(dev, place, multiply):
+    """By these two Python judges whether its compiled copy of a file is still good."""
+    second = 1_700_000_000 * 10**9
+    os.utime(place / "parts.py", ns=(second, second))
+    running = dev()
+    running.until("shop:hf works")
+    assert multiply.enqueue(4).result(60) == 8
+    (place / "parts.new").write_text(by(3))
+    os.utime(place / "parts.new", ns=(second + 1, second + 1))
+    (place / "parts.new").replace(place / "parts.py")
+    running.until("works again")
+    assert multiply.enqueue(4).result(60) == 12
 
 
 def test_what_is_broken_is_shown_and_the_next_good_save_starts_it(dev, place, multiply):

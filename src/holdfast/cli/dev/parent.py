@@ -205,6 +205,8 @@ class _Child:
                 [*command, str(theirs_news), str(theirs_life)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs_news, theirs_life),
+                # Compiled copies are matched by second and size: two saves in one second would run the first.
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
                 process_group=0,
             )
         finally:
