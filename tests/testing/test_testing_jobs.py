@@ -11,6 +11,7 @@ import pytest
 from holdfast import Cancel, Fatal, Holdfast, Retry, Snooze
 from holdfast.errors import InvalidOperation, JobFailed
 from holdfast.model.commands import Enqueue, Lease, NewJob
+from holdfast.points import listening
 from holdfast.testing import ManualClock, assert_enqueued, drain, enqueued, inline, use
 
 
@@ -344,6 +345,46 @@ def test_a_chain_of_inline_jobs_may_be_longer_than_the_stack(hf):
     with inline(hf):
         count.enqueue(100)
     assert sorted(seen) == list(range(101))
+
+
+def test_inline_enqueue_returns_when_its_job_has_ended_although_another_thread_runs_it(hf):
+    standing, begun, go = threading.Event(), threading.Event(), threading.Event()
+    ended = []
+
+    @hf.task(name="slow")
+    def slow():
+        begun.set()
+        go.wait(60)
+
+    quick = hf.task(name="quick")(lambda: None)
+
+    def hold():
+        # The first thread has enqueued and is about to lease: the second one takes its job meanwhile.
+        if threading.current_thread() is first and not begun.is_set():
+            standing.set()
+            begun.wait(60)
+
+    first = threading.Thread(target=lambda: ended.append(slow.enqueue().status))
+    second = threading.Thread(target=quick.enqueue)
+    with inline(hf), listening("pump.sending", hold):
+        first.start()
+        standing.wait(60)
+        second.start()
+        begun.wait(60)
+        assert ended == []
+        go.set()
+        first.join(60)
+        second.join(60)
+    assert ended == ["COMPLETED"]
+
+
+def test_inline_does_not_wait_for_a_job_that_was_there_before(hf):
+    @hf.task(name="single")
+    def single() -> bool:
+        return single.options(key="one").enqueue().created
+
+    with inline(hf):
+        assert single.options(key="one").enqueue().result(0) is False
 
 
 def test_inline_works_for_awaited_enqueues(hf):

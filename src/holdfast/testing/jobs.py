@@ -18,10 +18,11 @@ from holdfast.engine.content import fetch
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation
-from holdfast.model.commands import Command, Enqueue, Retry
+from holdfast.model.commands import Command, Retry
+from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job as Record
-from holdfast.model.jobs import Run
-from holdfast.model.outcomes import Outcome
+from holdfast.model.jobs import JobStatus, Run
+from holdfast.model.outcomes import Enqueued, Outcome, Refusal
 from holdfast.model.times import moment
 from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import JobQuery, Store
@@ -156,16 +157,37 @@ class _InlineEngine(Engine):
         self._counting = threading.Lock()
 
     def submit_many(self, commands: Sequence[Command]) -> list[Outcome]:
-        """Decide, then work if there may be new work."""
+        """Decide, then work if there is new work."""
         outcomes = super().submit_many(commands)
-        if any(isinstance(command, Enqueue | Retry) for command in commands):
+        made = [
+            job_id for command, outcome in zip(commands, outcomes, strict=True) for job_id in _made(command, outcome)
+        ]
+        if made:
             with self._counting:
                 self._depth += 1
                 deep = self._depth > DEEPEST
             try:
                 if not deep:  # else the outer ones run it: a chain of jobs may be longer than Python's stack
                     Here(self._app).work()
+                    self._outwait(made)
             finally:
                 with self._counting:
                     self._depth -= 1
         return outcomes
+
+    def _outwait(self, made: list[JobId]) -> None:
+        """Wait until none of these runs: another thread that enqueues may have taken it."""
+        while True:
+            with self.read() as view:
+                seen = view.seq
+                records = [view.get(Record, job_id) for job_id in made]
+            if not any(record is not None and record.status is JobStatus.RUNNING for record in records):
+                return
+            self.store.wait(seen, None)
+
+
+def _made(command: Command, outcome: Outcome) -> list[JobId]:
+    """List the jobs that a command has made, not those it found there."""
+    if isinstance(outcome, Enqueued):
+        return [done.job_id for done in outcome.jobs if done.created]
+    return [command.new_job_id] if isinstance(command, Retry) and not isinstance(outcome, Refusal) else []
