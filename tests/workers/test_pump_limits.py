@@ -90,6 +90,24 @@ def test_a_worker_refused_by_a_limit_does_not_ask_again_until_something_happened
     w.slots.close()
 
 
+def test_a_worker_asks_for_nothing_while_all_that_waits_has_a_full_key(hf, gated):
+    waits, started, let_go = gated
+    for _ in range(2):
+        waits.options(limit_key="k").enqueue()
+    one, other = hf.worker(concurrency=1), hf.worker(concurrency=1)
+    drive(one)
+    assert started.acquire(timeout=LONG)
+    other.pump._hope = False
+    sent = []
+    with listening("pump.sent", lambda: sent.append(1)):
+        settle(other)
+    assert sent == []
+    let_go.release(2)
+    one.slots.wait(LONG)
+    for w in (one, other):
+        w.slots.close()
+
+
 def test_a_worker_refused_by_a_rate_goes_on_when_it_opens(hf, clock):
     @hf.task(name="call")
     def call() -> None: ...

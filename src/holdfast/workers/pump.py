@@ -203,7 +203,6 @@ class Pump:
         ended = self._slots.collect()
         self._outbox.extend(ended)
         for assignment, _ in ended:
-            assignment.notes.end()
             if assignment.started_at is not None:
                 # A mean that forgets: a slow handler ends the leasing ahead at once, fast ones bring it back.
                 took_s = (assignment.ended_at or now) - assignment.started_at
@@ -257,7 +256,7 @@ class Pump:
     def _send(self, now: float, renewals: list[Assignment], room: int) -> None:
         reports = self._outbox[:MOST]
         if reports:
-            self._chores.flush()
+            self._chores.flush(held.notes for held, _ in reports)
         commands: list[Command] = [command_of(held.grant, outcome, held.notes) for held, outcome in reports]
         commands += [Extend(job_id=held.grant.job.job_id, token=held.grant.token) for held in renewals]
         if room:
@@ -374,7 +373,8 @@ class Pump:
         with self._engine.read() as view:
             at = self._engine.look().now
             self._seq = view.seq
-            ready = room and any(True for _ in view.ready(scope.namespace, scope.queues, scope.tasks.names(), at))
+            line = view.ready(scope.namespace, scope.queues, scope.tasks.names(), at, free=True)
+            ready = room and any(True for _ in line)
             if ready and self._seq != self._fruitless and now < self._full_by:
                 # Work comes first. What else there is to see is seen when there is nothing to start, or soon.
                 self._hope, self._looked = True, False
