@@ -23,7 +23,7 @@ def main(count: int) -> None:
     done = 0
     while done < count:
         jobs[min(done + count // 10, count - 1)].wait(timeout=60)  # a tenth further
-        done = hf.queue("squares").counts().get("COMPLETED", 0)
+        done = sum(n for status, n in hf.queue("squares").counts().items() if status == "COMPLETED")
         print(f"{done / count:4.0%}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
     worker.drain()
     worker.join()

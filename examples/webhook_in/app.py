@@ -8,6 +8,7 @@ Senders repeat what was not answered in time. The key makes a repeat meet the fi
 import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from holdfast import Holdfast, HoldfastError
 
@@ -16,7 +17,7 @@ LARGEST = 64 * 1024
 
 
 @hf.task(queue="webhooks", key_hold="window", key_window=7 * 86_400)
-def paid(event: dict) -> str:
+def paid(event: dict[str, Any]) -> str:
     return f"invoice {event['invoice']} is paid"
 
 
@@ -37,7 +38,7 @@ class Webhook(BaseHTTPRequestHandler):
             return
         self.answer(202 if job.created else 200, {"job": job.id})  # durable: the sender may forget it now
 
-    def answer(self, status: int, body: dict) -> None:
+    def answer(self, status: int, body: dict[str, str]) -> None:
         """Send JSON."""
         text = json.dumps(body).encode()
         self.send_response(status)

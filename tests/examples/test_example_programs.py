@@ -31,6 +31,16 @@ def test_an_example_is_short_explained_listed_and_run_by_a_test(name):
     assert any(f'"{name}"' in test.read_text() for test in Path(__file__).parent.glob("test_*.py"))
 
 
+def test_examples_are_typed_as_strictly_as_the_project(tmp_path):
+    """Those of web frameworks apart, whose decorators are not."""
+    names = [name for name in FOLDERS if not name.endswith("_app")]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text((EXAMPLES / name / "app.py").read_text())
+    command = [sys.executable, "-m", "mypy", "--strict", *(f"{name}.py" for name in names)]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout
+
+
 def test_hello(example):
     assert example("hello")() == ["COMPLETED Hello, world!"]
 
@@ -157,7 +167,7 @@ def test_commands_run_with_their_words_as_they_are(example, tmp_path):
 
 def test_a_rate_holds_over_every_window(example, tmp_path):
     (told,) = example("rate_limited_api")()
-    assert told.startswith("26 calls, "), "25 jobs, one of them sent away and asked again"
+    assert told == "26 calls for 4 customers", "25 jobs, one of them sent away and asked again"
     with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}") as hf:
         runs = [run for job in hf.jobs() for run in job.runs()]
     starts = sorted(datetime.fromisoformat(run.started_at).timestamp() for run in runs)
