@@ -16,12 +16,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from holdfast.cli.terminal import say
+from holdfast.cli.eventlog import show_events
+from holdfast.cli.terminal import safe, say
 from holdfast.clock import SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
-from holdfast.errors import InvalidOperation, InvalidValue, NotFound, UsageError
+from holdfast.errors import InvalidOperation, InvalidValue, NotFound, StoreFailed, UsageError
 from holdfast.model.commands import Command
 from holdfast.model.ids import is_name
 from holdfast.model.outcomes import Outcome, Refusal
@@ -53,6 +54,7 @@ class Target(NamedTuple):
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """Open the store for looking. Raises NotFound if there is none."""
+        show_events()
         reader = Reader(self.url)
         try:
             yield reader
@@ -68,11 +70,12 @@ class Target(NamedTuple):
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Engine]:
         """Open the store for changing. Raises StoreLocked with pid and host if another process has it."""
+        show_events()
         where = parse_url(self.url)
         if not (create and where.scheme != "memory"):
             existing(self.url)
-        elif not Path(where.path).exists():
-            say(f"holdfast: {self.url} is new")
+        elif not _is_there(where):
+            say(f"holdfast: {safe(self.url)} is new")
         engine = Engine(open_store(self.url))
         try:
             recover(engine)
@@ -153,12 +156,24 @@ def existing(url: str) -> StoreUrl:
     where = parse_url(url)
     if where.scheme == "memory":
         raise InvalidOperation("memory: lives in one process and cannot be looked at from another.")
-    place = Path(where.path)
-    # Opening a `wal:` would make one in any directory; a log without its identity is one that is damaged.
-    parts = (place / "journal.json", place / "log") if where.scheme == "wal" and place.is_dir() else (place,)
-    if not any(part.exists() for part in parts):
+    if not _is_there(where):
         raise NotFound(f"there is no store at {where.path}.", hint="Check the path.")
     return where
+
+
+def _is_there(where: StoreUrl) -> bool:
+    """Tell whether there is a store. Raises StoreFailed for a `wal:` that is a file."""
+    place = Path(where.path)
+    if where.scheme != "wal" or not place.exists():
+        return place.exists()
+    if not place.is_dir():
+        raise StoreFailed(
+            f"{where.path}: is no directory. Nothing was changed.",
+            hint="Give the path of a directory; a file is a `sqlite:` store's.",
+            file=where.path,
+        )
+    # Opening would make a store in any directory; a log without its identity is one that is damaged.
+    return any((place / part).exists() for part in ("journal.json", "log"))
 
 
 def now() -> Timestamp:

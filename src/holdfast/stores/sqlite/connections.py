@@ -175,7 +175,11 @@ def translated(error: sqlite3.Error, path: str) -> HoldfastError:
             **facts,
         )
     if kind == sqlite3.SQLITE_READONLY:
-        return StoreReadOnly(f"{path}: {text}. Nothing was written.", **facts)
+        return StoreReadOnly(
+            f"{path}: {text}. Nothing was written.",
+            hint="SQLite writes beside the database even to read it: check who may write to it and to its directory.",
+            **facts,
+        )
     if kind == sqlite3.SQLITE_CONSTRAINT:
         return CorruptState(
             f"{path}: {text}: a record contradicts another. Nothing was written.",
