@@ -85,6 +85,27 @@ def test_a_last_line_without_end_is_kept_too(hf):
     assert lines(hf, job) == [("stdout", "", "no end")]
 
 
+def test_lines_of_a_handler_that_had_to_be_released_are_kept_as_far_as_they_came(hf):
+    said, go = threading.Event(), threading.Event()
+
+    @hf.task
+    def talks() -> None:
+        print("whole")
+        print("half", end="")
+        said.set()
+        assert go.wait(20)
+
+    job = talks.enqueue()
+    w = hf.worker(concurrency=1)
+    w.start()
+    assert said.wait(20)
+    w.stop()
+    assert w.join(20)
+    go.set()
+    assert job.status == "QUEUED"
+    assert lines(hf, job) == [("stdout", "", "whole"), ("stdout", "", "half")]
+
+
 def test_what_is_printed_is_still_seen_and_the_streams_are_given_back(hf, capsys):
     @hf.task
     def talks() -> None:

@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -242,6 +243,24 @@ def test_a_cancelled_command_may_clean_up(hf, w, shell, clock, fifo, tmp_path):
     assert job.status == "CANCELLED"
     assert (tmp_path / "note").read_text() == "bye\n"
     assert is_gone(pid)
+
+
+def test_a_function_that_never_gives_its_command_is_reported_in_time(hf, w, clock):
+    begun, go = threading.Event(), threading.Event()
+
+    @hf.task(isolation="shell", max_attempts=1, timeout=5)
+    def stuck() -> list[str]:
+        begun.set()
+        assert go.wait(LONG)
+        return ["touch", "/nowhere/at/all"]
+
+    job = stuck.enqueue()
+    drive(w)
+    assert begun.wait(LONG)
+    clock.advance(5)
+    finish(w)
+    assert [(run.status, run.error_kind) for run in job.runs()] == [("FAILED", "timeout")]
+    go.set()
 
 
 def test_a_stopped_worker_kills_its_commands_and_releases_their_jobs(hf, w, shell, fifo):

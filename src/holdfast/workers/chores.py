@@ -5,7 +5,7 @@ Lines are written, the roster is told, wishes are heard, dead neighbours are not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.engine.engine import Engine
 from holdfast.model.ids import RunId
@@ -48,8 +48,10 @@ class Chores:
         if self._presence is not None:
             self._presence.drain()
 
-    def flush(self) -> None:
+    def flush(self, ended: Iterable[RunNotes] = ()) -> None:
         """Write the lines that wait: before a report, so that whoever sees the end of a run sees all it said."""
+        for notes in ended:
+            notes.end()
         self._scribe.flush()
 
     def run(self, now: float, held: Sequence[Assignment]) -> bool:

@@ -103,6 +103,8 @@ class RunNotes:
 
     def end(self) -> None:
         """Close lines that were left open."""
+        if not self._open:
+            return
         with self._lock:
             left, self._open = self._open, {}
         for stream, line in left.items():

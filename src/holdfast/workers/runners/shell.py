@@ -52,6 +52,15 @@ except OSError as problem:
 """
 
 
+class _Running:
+    """A thread at work: first on the task's function, then on the command it gave."""
+
+    def __init__(self) -> None:
+        self.thread: threading.Thread
+        self.bell = Bell()
+        self.has_command = False
+
+
 class ShellRunner:
     """Runs the commands that tasks return."""
 
@@ -60,44 +69,53 @@ class ShellRunner:
         self._desk = desk
         self._kill_after_s = kill_after_s
         self._lock = threading.Lock()
-        self._running: dict[Token, tuple[threading.Thread, Bell]] = {}
+        self._running: dict[Token, _Running] = {}
         self._closing = threading.Event()
 
     def start(self, assignment: Assignment) -> None:
         """Begin a thread for it."""
-        bell = Bell()
-        thread = threading.Thread(target=self._serve, args=(assignment, bell), name="holdfast-shell", daemon=True)
+        running = _Running()
+        running.thread = threading.Thread(
+            target=self._serve, args=(assignment, running), name="holdfast-shell", daemon=True
+        )
         with self._lock:
-            self._running[assignment.grant.token] = (thread, bell)
-        thread.start()
+            self._running[assignment.grant.token] = running
+        running.thread.start()
 
-    def _serve(self, assignment: Assignment, bell: Bell) -> None:
-        outcome = self._outcome(assignment, bell)
+    def _serve(self, assignment: Assignment, running: _Running) -> None:
+        outcome = self._outcome(assignment, running)
         with self._lock:
             del self._running[assignment.grant.token]
-            bell.close()
+            running.bell.close()
         self._desk.end(assignment, outcome)
 
     def stop(self, assignment: Assignment) -> None:
         """Terminate its process group, and kill it if that does not help."""
         with self._lock:
             found = self._running.get(assignment.grant.token)
-            if found is not None:
-                found[1].ring()
+            if found is None:
+                return
+            found.bell.ring()
+            is_late = assignment.stop is Stop.TIMEOUT and not found.has_command
+        if is_late:
+            # The function that gives the command runs in a thread, and may never return.
+            self._desk.settle(assignment, assignment.stopped())
 
     def close(self) -> None:
         """Kill every command."""
         self._closing.set()
         with self._lock:
             running = list(self._running.values())
-            for _, bell in running:
-                bell.ring()
-        for thread, _ in running:
-            thread.join(CLOSING_S)
+            for one in running:
+                one.bell.ring()
+        for one in running:
+            # A function that does not give its command cannot be stopped, and is not waited for.
+            if one.has_command:
+                one.thread.join(CLOSING_S)
 
     # --- one command --------------------------------------------------------------------------------------------------
 
-    def _outcome(self, assignment: Assignment, bell: Bell) -> Outcome:
+    def _outcome(self, assignment: Assignment, running: _Running) -> Outcome:
         spec = assignment.spec
         arguments = unpacked(spec, assignment.grant.job.params)
         if isinstance(arguments, Raised):
@@ -111,11 +129,13 @@ class ShellRunner:
             wanted = command(returned)
         except HoldfastError as problem:
             return Raised(str(problem), "bad_result")
-        if assignment.stop is not None:
-            return assignment.stopped()
+        with self._lock:
+            if assignment.stop is not None or self._closing.is_set():
+                return assignment.stopped()
+            running.has_command = True
         output = Output(MAX_STDOUT)
         try:
-            code = self._run(wanted, assignment, bell, output)
+            code = self._run(wanted, assignment, running.bell, output)
         except (OSError, ValueError) as problem:
             return Raised(f"the command could not be started: {problem}", "exit")
         finally:
