@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
+from operator import attrgetter
 
 import msgspec
 
@@ -65,8 +67,7 @@ def _problems(command: Command) -> Iterator[Problem]:
         case Enqueue(jobs=jobs):
             if not 1 <= len(jobs) <= MAX_JOBS:
                 yield "jobs", f"{len(jobs)} jobs; one command takes 1 to {MAX_JOBS}"
-            for job in jobs:
-                yield from _new_job(job)
+            yield from _new_jobs(jobs)
         case Lease():
             yield from _lease(command)
         case Extend(lease_s=lease_s):
@@ -102,20 +103,47 @@ def _problems(command: Command) -> Iterator[Problem]:
 
 def _named(command: Command) -> Iterator[Problem]:
     """Check what a command says about one job: which, by which token, and how its process ended."""
-    for field in ("job_id", "before", "after"):
-        yield from _label(field, getattr(command, field, None))
+    for field in _fields_among(type(command), ("job_id", "before", "after")):
+        text = getattr(command, field)
+        if text is not None and not is_id(text):
+            yield from _label(field, text)
     progress = getattr(command, "progress", None)
     if progress is not None and (size := memoryview(progress).nbytes) > MAX_PROGRESS:
         yield "progress", f"{size:,} bytes are more than the {MAX_PROGRESS:,} that are kept"
-    for field in ("token", "exit_code"):
-        number = getattr(command, field, None)
+    for field in _fields_among(type(command), ("token", "exit_code")):
+        number = getattr(command, field)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
             yield field, f"{_shown(number)} does not fit 64 bits"
 
 
-def _new_job(job: NewJob) -> Iterator[Problem]:
+@cache
+def _fields_among(kind: type[Command], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the names that are fields of a kind of command; worked out once, as every report asks."""
+    return tuple(name for name in names if name in kind.__struct_fields__)
+
+
+def _new_jobs(jobs: Sequence[NewJob]) -> Iterator[Problem]:
+    """Check jobs of one command: what each has alone, and the rest only where it differs from the job before."""
+    before: object = None
+    for job in jobs:
+        yield from _own(job)
+        options = _options(job)
+        if options != before:
+            yield from _new_job(job)
+            before = options
+
+
+_options = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in ("job_id", "params", "key")))
+
+
+def _own(job: NewJob) -> Iterator[Problem]:
     if not is_id(job.job_id):
         yield "job_id", f"{job.job_id!r:.80} is not an id (1-200 characters, no control characters, no outer blanks)"
+    if job.key is not None:
+        yield from _label("key", job.key)
+
+
+def _new_job(job: NewJob) -> Iterator[Problem]:
     if not is_name(job.job_type):
         yield "job_type", f"{job.job_type!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
     yield from _queue(job.namespace, job.queue)
@@ -142,7 +170,6 @@ def _new_job(job: NewJob) -> Iterator[Problem]:
 
 
 def _key(job: NewJob) -> Iterator[Problem]:
-    yield from _label("key", job.key)
     if job.key_window_s is not None:
         yield from _between("key_window_s", job.key_window_s, 0.001, MAX_DURATION_S)
     if (job.key_hold is KeyHold.WINDOW) != (job.key_window_s is not None):
