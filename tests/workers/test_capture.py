@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import warnings
@@ -146,6 +147,49 @@ def test_a_record_written_to_the_wrapped_stream_is_not_kept_twice(hf):
     job = talks.enqueue()
     work(hf)
     assert lines(hf, job) == [("log", "ERROR", "once")]
+
+
+def test_a_fork_of_a_handler_is_free_to_talk_whatever_locks_were_held(hf, capfd):
+    """Its locks have no owner there; a fork that waited for one would wait for ever."""
+
+    @hf.task
+    def forks() -> int:
+        me, codes = hf.current, []
+        locks = (me.notes._lock, me.notes._scribe._lock, w.slots._lock)
+        held, done = threading.Event(), threading.Event()
+
+        def hold():
+            for lock in locks:
+                lock.acquire()
+            held.set()
+            assert done.wait(20)
+            for lock in locks:
+                lock.release()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert held.wait(20)
+        child = os.fork()
+        if child == 0:
+            try:
+                print("from the fork", flush=True)
+                user_log.warning("from the fork")
+                me.progress(1)
+                os._exit(7)
+            finally:
+                os._exit(8)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        done.set()
+        holder.join()
+        return codes[0]
+
+    job = forks.enqueue()
+    w = hf.worker(concurrency=1, until_idle=True)
+    w.start()
+    assert w.join(20)
+    assert job.result(0) == 7
+    assert lines(hf, job) == []
+    assert "from the fork" in capfd.readouterr().out
 
 
 def test_a_record_that_cannot_be_formatted_fails_no_run(hf, monkeypatch):

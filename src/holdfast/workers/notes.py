@@ -1,18 +1,20 @@
 """Notes: what one execution says while it works, beside its outcome: lines, progress, artifacts.
 
 Bounded, so that no handler can flood the store: a line, the lines of a run, the artifacts of a run. Knows no store: the
-scribe of the worker takes the lines and keeps the content.
+scribe of the worker takes the lines and keeps the content. In a fork of the worker's process nothing is noted: its
+locks may be held by threads that are not there, and nobody would write what it kept.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Literal, Protocol
 
 import msgspec
 
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidOperation, InvalidValue
 from holdfast.model.artifacts import Artifact
 from holdfast.model.ids import RunId
 from holdfast.model.payloads import NULL
@@ -28,6 +30,18 @@ MAX_LINES = 1 << 20
 
 _FULL = f"… {MAX_LINES:,} bytes are kept of a run's lines; the rest is left out"
 _encode = msgspec.json.Encoder().encode
+
+
+#: How often this process is a fork of a fork.
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603 - a process has one number of them
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Notes(Protocol):
@@ -65,13 +79,14 @@ class Scribe(Protocol):
 class RunNotes:
     """The notes of one execution, in the process of its worker."""
 
-    __slots__ = ("_advanced", "_bytes", "_lock", "_open", "_run_id", "_scribe", "artifacts", "progress")
+    __slots__ = ("_advanced", "_bytes", "_forks", "_lock", "_open", "_run_id", "_scribe", "artifacts", "progress")
 
     def __init__(
         self, run_id: RunId, scribe: Scribe | None = None, advanced: Callable[[], None] = lambda: None
     ) -> None:
         """Take notes for a run; without a scribe lines are not kept. `advanced` is told of each progress."""
         self._advanced = advanced
+        self._forks = _forks
         self._run_id = run_id
         self._scribe = scribe
         self._bytes = 0
@@ -85,11 +100,14 @@ class RunNotes:
 
     def say(self, stream: Stream, level: str, text: str) -> None:
         """Take whole lines."""
-        for line in text.splitlines() or [""]:
-            self._line(stream, level, line)
+        if self._forks == _forks:
+            for line in text.splitlines() or [""]:
+                self._line(stream, level, line)
 
     def write(self, stream: Stream, text: str) -> None:
         """Take a piece of what was printed."""
+        if self._forks != _forks:
+            return
         with self._lock:
             *whole, rest = (self._open.pop(stream, "") + text).split("\n")
             # A line without end is cut into pieces before it fills the memory.
@@ -126,15 +144,18 @@ class RunNotes:
 
     def advance(self, progress: Progress) -> None:
         """Take how far the work is."""
-        self.progress = progress
-        self._advanced()
+        if self._forks == _forks:
+            self.progress = progress
+            self._advanced()
 
     def keep(self, path: str, name: str | None, media_type: str | None) -> Artifact:
         """Take a file."""
         if len(self.artifacts) >= MAX_ARTIFACTS:
             raise InvalidValue(f"a run has at most {MAX_ARTIFACTS} artifacts; this one was not kept.", field="path")
-        if self._scribe is None:
-            raise InvalidValue("artifacts are kept only for a handler that a worker runs.", field="path")
+        if self._scribe is None or self._forks != _forks:
+            raise InvalidOperation(
+                "artifacts are kept only in the process of a handler that a worker runs. Nothing was kept."
+            )
         taken = take(path, name, media_type, self._scribe.put)
         with self._lock:
             self.artifacts = (*self.artifacts, taken)

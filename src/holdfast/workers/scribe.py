@@ -8,7 +8,6 @@ run, and while the run goes on about a second after it was said.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -37,8 +36,6 @@ class StoreScribe:
         self._store = store
         self._now = now
         self._stirred = stirred
-        #: A handler that forks has a copy of this whose lock nobody may open.
-        self._pid = os.getpid()
         self._lock = threading.RLock()
         self._waiting: list[tuple[RunId, LogLine]] = []
         #: How many lines of a run were left out since it was last said.
@@ -51,8 +48,6 @@ class StoreScribe:
 
     def line(self, run_id: RunId, stream: Stream, level: str, text: str) -> None:
         """Take one line, or leave it out."""
-        if os.getpid() != self._pid:
-            return
         line = LogLine(self._now(), stream, level, text)
         with self._lock:
             if len(self._waiting) >= MAX_WAITING:
