@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.eventlog import show_events
 from holdfast.cli.loading import load
 from holdfast.cli.problems import INTERRUPTED, tell
 from holdfast.cli.terminal import safe, say
@@ -45,6 +46,7 @@ def worker(
     others take over at once. The second one releases everything now.
     """
     found = load(app)
+    show_events()  # only now: the application may have set up logging by itself
     names = None if queues is None else [queue.strip() for queue in queues.split(",")]
     hired = found.worker(names, concurrency, name=name, until_idle=until_idle)
     try:
