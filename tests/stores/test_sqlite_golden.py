@@ -1,4 +1,4 @@
-"""A database written by schema version 1 opens with every record and event it had."""
+"""A database written by an earlier schema opens with every record and event it had."""
 
 import shutil
 import signal
@@ -13,15 +13,20 @@ import msgspec
 import pytest
 
 from holdfast.engine import Engine
+from holdfast.engine.content import fetch
 from holdfast.errors import StoreReadOnly
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.logs import NumberedLine
 from holdfast.model.records import TABLES
+from holdfast.model.times import moment
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.statements import read_sql, split
+from holdfast.testing import ManualClock
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlite-v1"
+GOLDEN_2 = GOLDEN.with_name("sqlite-v2")
 
 
 @pytest.fixture
@@ -35,15 +40,36 @@ def expected() -> dict[str, Any]:
 
 
 def test_every_record_and_event_of_version_1_is_read(path, expected):
-    store = SqliteStore.open(path)
+    demand(path, expected)
+
+
+def test_every_record_and_event_of_version_2_is_read_and_all_that_lies_beside(tmp_path):
+    path = Path(shutil.copy(GOLDEN_2 / "jobs.db", tmp_path / "jobs.db"))
+    expected = msgspec.json.decode((GOLDEN_2 / "expected.json").read_bytes())
+    for readonly in (True, False):
+        demand(path, expected, readonly=readonly)
+        with closing(SqliteStore.open(path, readonly=readonly, clock=ManualClock(moment(expected["at"])))) as store:
+            for digest, text in expected["blobs"].items():
+                assert store.blobs.get(digest) == text.encode()
+            with store.read() as view:
+                large = view.get(Job, "large")
+            assert msgspec.json.decode(fetch(store, large.params)) == {"pad": "x" * 70_000}
+            assert msgspec.json.decode(fetch(store, large.result)) == ["y" * 70_000]
+            for run_id, lines in expected["lines"].items():
+                assert store.logs.read(run_id) == msgspec.convert(lines, list[NumberedLine])
+            assert msgspec.json.decode(msgspec.json.encode(store.workers.all())) == expected["workers"]
+
+
+def demand(path, expected, *, readonly=False):
+    store = SqliteStore.open(path, readonly=readonly)
     with store.read() as view:
         found = {name: list(view.all(kind)) for name, kind in TABLES.items()}
         assert view.seq == expected["seq"]
     assert {name: len(records) for name, records in found.items()} == {
-        name: len(records) for name, records in expected["tables"].items()
+        name: len(expected["tables"].get(name, [])) for name in TABLES
     }
     for name, kind in TABLES.items():
-        assert found[name] == msgspec.convert(_raws(expected["tables"][name]), list[kind])
+        assert found[name] == msgspec.convert(_raws(expected["tables"].get(name, [])), list[kind])
     feed = [[entry.seq, entry.ts, msgspec.json.decode(entry.event)] for entry in store.feed(expected["trimmed"])]
     assert feed == expected["feed"]
     assert store.check() == []
@@ -99,7 +125,7 @@ schema.migrate(db, path, 1, migrations={1: lambda db: schema.MIGRATIONS[1](Count
 
 def _raws(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give payloads back as the JSON text they were."""
-    payloads = ("params", "params_snapshot", "result", "artifacts", "details", "progress", "outcome")
+    payloads = ("params", "params_snapshot", "result", "artifacts", "details", "progress", "outcome", "retention")
     return [
         {name: msgspec.Raw(msgspec.json.encode(value)) if name in payloads else value for name, value in record.items()}
         for record in records

@@ -326,10 +326,10 @@ def test_a_closed_store_says_so(store, engine):
         store.wait(0, 0)
 
 
-def test_closing_leaves_one_file_with_everything_in_it(path, store, engine):
+def test_closing_leaves_one_file_with_everything_in_it_beside_the_sessions(path, store, engine):
     engine.ask(enqueue("a"))
     store.close()
-    assert [file.name for file in path.parent.iterdir()] == ["jobs.db"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["jobs.db", "jobs.db-sessions"]
     again = SqliteStore.open(path)
     assert names(again) == ["a"]
     again.close()
