@@ -105,18 +105,32 @@ def test_the_stores_own_writes_and_the_callers_take_turns(hf, send, db):
     assert len(hf.jobs()) == 9
 
 
-def test_waiters_see_the_job_after_the_commit(hf, send, db):
+def test_waiters_are_woken_after_the_commit(hf, send, db, monkeypatch):
+    monkeypatch.setattr("holdfast.stores.sqlite.wake.WITH_BELL_S", 60)  # so that nobody wakes by themselves
     store = hf.engine.store
-    with store.read() as view:
-        seen = view.seq
-    woken = []
-    thread = threading.Thread(target=lambda: woken.append(store.wait(seen, 20)))
-    thread.start()
-    db.execute("BEGIN")
-    send.options(connection=db).enqueue("a")
-    db.commit()
-    thread.join(20)
-    assert woken == [True]
+    for _ in range(2):
+        with store.read() as view:
+            seen = view.seq
+        woken = []
+        thread = threading.Thread(target=lambda seen=seen, woken=woken: woken.append(store.wait(seen, 30)))
+        thread.start()
+        db.execute("BEGIN")
+        send.options(connection=db).enqueue("a")
+        db.commit()
+        thread.join(30)
+        assert woken == [True]
+
+
+def test_a_caller_that_never_commits_is_not_waited_for(hf, send, db, monkeypatch):
+    monkeypatch.setattr("holdfast.stores.sqlite.guest.LOOKS", 2)
+    for _ in range(2):
+        db.execute("BEGIN")
+        send.options(connection=db).enqueue("a")
+        db.rollback()
+        for thread in threading.enumerate():
+            if thread.name == "holdfast-sqlite-late":
+                thread.join(20)
+        assert "holdfast-sqlite-late" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_rows_come_as_the_caller_likes_them_before_and_after(send, db):

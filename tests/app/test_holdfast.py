@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Backoff, Holdfast, Task
+from holdfast import Backoff, Holdfast, Task, points
 from holdfast.errors import (
     InvalidArguments,
     InvalidOperation,
@@ -19,6 +19,7 @@ from holdfast.errors import (
     UnknownTask,
 )
 from holdfast.model.times import later, stamp
+from holdfast.points import listening
 from holdfast.testing.clock import ManualClock
 
 
@@ -309,6 +310,145 @@ def test_a_forked_child_opens_its_own_store(tmp_path):
         assert {job.id for job in hf.jobs()} == {"parent", "child"}
         work(hf)
         assert {job.status for job in hf.jobs()} == {"COMPLETED"}
+
+
+def in_child(action):
+    """Run something in a forked child; give its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = action()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_forked_while_another_thread_opens_the_store_opens_its_own(tmp_path):
+    """The parent's lock is held by a thread that does not exist in the child."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        reached.set()
+        assert go_on.wait(20)
+
+    with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}") as hf:
+        task = hf.task(name="t")(_nothing)
+        opening = threading.Thread(target=hf.open)
+        with listening("sqlite.built", hold):
+            opening.start()
+            assert reached.wait(20)
+
+            def enqueue():
+                points._listeners.clear()
+                task.options(id="child").enqueue()
+                return 0
+
+            assert in_child(enqueue) == 0
+            go_on.set()
+            opening.join(20)
+        assert hf.job("child").status == "QUEUED"
+
+
+def test_a_child_forked_in_the_middle_of_a_commit_is_not_harmed(tmp_path):
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        reached.set()
+        assert go_on.wait(20)
+
+    with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}") as hf:
+        task = hf.open().task(name="t")(_nothing)
+        sending = threading.Thread(target=lambda: task.options(id="parent").enqueue())
+        with listening("engine.decided", hold):
+            sending.start()
+            assert reached.wait(20)
+
+            def enqueue():
+                points._listeners.clear()
+                task.options(id="child").enqueue()  # behind the parent's commit
+                return 0
+
+            # Forking waits for the commit: SQLite would tell the child for ever that the database is locked.
+            with listening("sqlite.forking", go_on.set):
+                assert in_child(enqueue) == 0
+            sending.join(20)
+        assert {job.id for job in hf.jobs()} == {"parent", "child"}
+
+
+def test_many_threads_share_one_application(hf, send):
+    start = threading.Barrier(8)
+    jobs: list[list[str]] = [[] for _ in range(8)]
+
+    def enqueue(number):
+        start.wait(20)
+        jobs[number] = [send.enqueue(f"{number}-{n}").id for n in range(20)]
+
+    threads = [threading.Thread(target=enqueue, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len({job for found in jobs for job in found}) == 160
+    assert len(hf.jobs(limit=1000)) == 160
+    work(hf)
+    assert hf.queue("mail").counts() == {"COMPLETED": 160}
+
+
+def test_importing_an_application_and_looking_at_its_tasks_touches_no_disk(tmp_path):
+    program = tmp_path / "app.py"
+    program.write_text(
+        "from holdfast import Holdfast\nfrom holdfast.model.commands import Retention\n"
+        "hf = Holdfast('wal:journal', namespace='n', retention=Retention(done_s=60))\n"
+        "@hf.task(queue='mail')\nasync def send(to: str) -> None: ...\n"
+        "queue = hf.queue('mail')\naio = (hf.aio, send.aio, queue.aio)\n"
+        "assert hf.tasks.names() == ('app.send',)\nassert not hf.is_open\nhf.close()\n"
+    )
+    code = [sys.executable, "-B", "-c", "import app, threading; assert threading.active_count() == 1"]
+    subprocess.run(code, cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == [program]
+
+
+@pytest.mark.parametrize("make", ["method", "bound", "generator", "asynchronous", "object"])
+def test_what_no_worker_could_call_or_what_gives_no_result_is_refused(hf, make):
+    class Mailer:
+        def send(self, to: str) -> None: ...
+
+    def rows():
+        yield 1
+
+    async def more_rows():
+        yield 1
+
+    found = {
+        "method": Mailer.send,
+        "bound": Mailer().send,
+        "generator": rows,
+        "asynchronous": more_rows,
+        "object": Mailer(),
+    }[make]
+    with pytest.raises(InvalidValue):
+        hf.task(found)
+    assert hf.tasks.names() == ()
+
+
+def test_a_job_of_another_task_is_refused(hf, send):
+    other = hf.task(name="other")(_nothing)
+    with pytest.raises(InvalidArguments, match="other"):
+        send.enqueue_many([("a",), other.job()])
+    assert hf.jobs() == []
+
+
+def test_options_of_one_call_are_none_of_a_task_and_a_key_never_changes(hf, send):
+    for option in ({"id": "mine"}, {"key": "k"}, {"not_before": datetime(2026, 1, 1, tzinfo=UTC)}):
+        with pytest.raises(InvalidArguments, match="no option"):
+            hf.task(name="t", **option)(_nothing)
+    job = send.enqueue("a")
+    with pytest.raises(InvalidArguments, match="no option"):
+        job.update(key="k")
+    job.update(timeout=None, not_before=None, limit_key="x", key_limit=3, tags={"a": "b"})
+    record = job.refresh()
+    assert (record.timeout_s, record.limit_key, record.key_limit, record.tags) == (None, "x", 3, {"a": "b"})
 
 
 def test_outside_a_handler_there_is_no_current_execution(hf):

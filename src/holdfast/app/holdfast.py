@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, overload
@@ -101,6 +102,7 @@ class Holdfast:
         self._lent: Engine | None = None
         #: Pause and resume leasing altogether.
         self.dispatch = Dispatch(self)
+        _applications.add(self)
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -381,3 +383,16 @@ class Holdfast:
             if self._lookout is None or self._lookout.engine is not engine:
                 self._lookout = Lookout(engine)
             return self._lookout
+
+
+#: Kept only so that a forked child finds them.
+_applications: weakref.WeakSet[Holdfast] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """Give applications a lock of their own: whoever held the parent's is not here to open it."""
+    for app in list(_applications):
+        app._lock = threading.RLock()  # noqa: SLF001 - the fork concerns this module, not the class's users
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

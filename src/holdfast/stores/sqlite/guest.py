@@ -9,14 +9,19 @@ part. What fails is taken back to a savepoint; the caller's own work stays.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holdfast.errors import InvalidOperation, InvalidValue, StoreBusy
+from holdfast.errors import InvalidOperation, InvalidValue, StoreBusy, StoreError
 from holdfast.stores.sqlite.batch import Batch
 from holdfast.stores.sqlite.connections import translated
 from holdfast.stores.sqlite.statements import COLUMNS
+
+#: Seconds between two looks for a commit of a caller, and how many there are after the last that joined.
+LOOK_S = 0.02
+LOOKS = 250
 
 
 @contextmanager
@@ -102,3 +107,40 @@ def _same(file: str, path: str) -> bool:
         return bool(file) and Path(file).samefile(path)
     except OSError:
         return False
+
+
+class LateBell:
+    """Rings soon after a transaction of a caller was committed. SQLite tells nobody of that, so a thread looks."""
+
+    def __init__(self, last_seq: Callable[[], int], ring: Callable[[], None]) -> None:
+        self._last_seq = last_seq
+        self._ring = ring
+        self._lock = threading.Lock()
+        #: Looks that are left; a transaction that takes longer is seen when waiters look by themselves.
+        self._left = 0
+        self._pause = threading.Event()
+
+    def expect(self) -> None:
+        """Ring soon after the next commit."""
+        before = self._last_seq()
+        with self._lock:
+            idle, self._left = self._left == 0, LOOKS
+            if idle:
+                threading.Thread(target=self._look, args=(before,), name="holdfast-sqlite-late", daemon=True).start()
+
+    def _look(self, seen: int) -> None:
+        try:
+            while self._goes_on():
+                self._pause.wait(LOOK_S)
+                last = self._last_seq()
+                if last > seen:
+                    seen = last
+                    self._ring()
+        except StoreError:  # closed, or failed: whoever waits hears of it by themselves
+            with self._lock:
+                self._left = 0
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            self._left -= 1
+            return self._left > 0

@@ -41,7 +41,7 @@ from holdfast.stores.sqlite.connections import (
     translated,
     wait_for_others,
 )
-from holdfast.stores.sqlite.guest import joined
+from holdfast.stores.sqlite.guest import LateBell, joined
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.relog import write_log_again
 from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
@@ -60,6 +60,8 @@ COPY_AT = 16 * 1024 * 1024
 LONG_LOG = 4 * COPY_AT
 #: Events read at a time by `feed`.
 PAGE = 500
+#: Seconds that a fork waits for a writer.
+FORK_S = 5.0
 #: Idle connections kept for readers.
 SPARE_READERS = 4
 
@@ -86,6 +88,7 @@ class SqliteStore:
         #: What the watching connection saw last: a version of the data, and the number of its last event.
         self._seen = (-1, -1)
         self._bells = Bells(path)
+        self._late = LateBell(self._last_seq, self._bells.ring)
         #: Which files the database and its log are; while we have them open, they stay the same.
         self._files = _identities(path)
         #: They were removed or replaced beneath us.
@@ -172,10 +175,14 @@ class SqliteStore:
         if added:
             self._bells.ring()
 
-    def join(self, connection: object) -> AbstractContextManager[Batch]:
-        """Open a batch inside a transaction of the caller on this database; waiters see it at their next look."""
+    @contextmanager
+    def join(self, connection: object) -> Iterator[Batch]:
+        """Open a batch inside a transaction of the caller on this database; waiters are woken soon after its commit."""
         self._demand_writer()
-        return joined(connection, self.path)
+        with joined(connection, self.path) as batch:
+            yield batch
+        if batch.has_changes:
+            self._late.expect()
 
     def blobs_within(self, connection: object) -> SqliteBlobs:
         """Give the blobs of a transaction that was joined: our own writer would wait for the caller's for ever."""
@@ -498,6 +505,8 @@ def _log_size(path: str) -> int:
 _open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 #: Connections whose closing would do harm.
 _never_closed: list[sqlite3.Connection] = []
+#: Those whose writers a fork holds still.
+_held: list[SqliteStore] = []
 #: Connections of the parent. A child must neither use nor close them.
 _of_parent: list[object] = []
 
@@ -508,6 +517,23 @@ def _leave_to_parent() -> None:
         _of_parent.append((store._writer, store._watch, store._readers))  # noqa: SLF001 - the same
         store._bells.leave_to_parent()  # noqa: SLF001 - the same
     _open_stores.clear()
+    _held.clear()
+
+
+def _hold_still() -> None:
+    """Let writers end their transactions before a fork.
+
+    SQLite remembers within a process which locks it has. A child forked in the middle of a transaction would inherit
+    the memory without the thread that ends it, and find the database locked for ever.
+    """
+    reach("sqlite.forking")
+    _held.extend(store for store in list(_open_stores) if store._writing.acquire(timeout=FORK_S))  # noqa: SLF001 - the same
+
+
+def _go_on() -> None:
+    while _held:
+        _held.pop()._writing.release()  # noqa: SLF001 - the same
 
 
 after_fork_in_child(_leave_to_parent)
+os.register_at_fork(before=_hold_still, after_in_parent=_go_on)
