@@ -340,6 +340,20 @@ def test_when_a_rate_opens_is_known(world):
     assert next_opening(world.tables, "", ("default",), world.now) == later(START, 70)
 
 
+def test_a_rate_lowered_below_what_started_opens_when_enough_of_it_ceases_to_count(world):
+    fill(world, *"abcd")
+    for _ in range(3):
+        world.lease()
+        world.wait(10)
+    limit(world, rate_count=2, rate_period_s=60)
+    queue = settings_of(world.tables, "", "default")
+    assert rate_opens_at(world.tables, queue, None, world.now) == later(START, 70)
+    world.wait(39.999999)
+    assert world.lease() == ()
+    world.wait(0.000001)
+    assert ids(world.lease()) == ["d"]
+
+
 def test_with_a_rate_for_each_key_the_next_start_that_ceases_to_count_is_known(world):
     limit(world, rate_count=1, rate_period_s=60, rate_scope="key")
     queue = settings_of(world.tables, "", "default")

@@ -27,10 +27,11 @@ from holdfast.model.commands import (
     PauseQueue,
     Release,
     Retry,
+    SetQueue,
     Snooze,
     Update,
 )
-from holdfast.model.events import JobChanges
+from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, JobStatus
 from holdfast.model.outcomes import Refusal
@@ -171,6 +172,14 @@ BAD_COMMANDS: list[Command] = [
     PauseQueue(queue=""),
     PauseQueue(queue="x", namespace=LONE),
     Normalize(queue=LONE),
+    SetQueue(queue=LONE, changes=QueueChanges(max_running=1)),
+    SetQueue(queue="x", changes=QueueChanges()),
+    SetQueue(queue="x", changes=QueueChanges(max_running=0)),
+    SetQueue(queue="x", changes=QueueChanges(max_running=1 << 70)),
+    SetQueue(queue="x", changes=QueueChanges(rate_count=1)),
+    SetQueue(queue="x", changes=QueueChanges(rate_count=1, rate_period_s=float("inf"))),
+    SetQueue(queue="x", changes=QueueChanges(rate_scope="task")),  # type: ignore[arg-type]  # as untyped callers do
+    SetQueue(queue="x", changes=QueueChanges(aging_s=0)),
     Expire(limit=0),
     Expire(limit=10_001),
 ]
