@@ -94,7 +94,7 @@ def _demand(connection: sqlite3.Connection, path: str) -> None:
             hint='Begin one: connection.execute("BEGIN IMMEDIATE").',
             field="connection",
         )
-    if hidden & {*COLUMNS, "events"}:
+    if hidden & {*COLUMNS, "events", "blobs"}:
         raise InvalidOperation(
             "connection: a temporary table on it has the name of one of the store's. Nothing was stored.",
             hint="Give it another name.",
