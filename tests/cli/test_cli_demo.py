@@ -75,7 +75,9 @@ def test_the_story_is_told_as_it_happened(played):
     assert hand.worker_id == evidence.dead
     assert hand.process.returncode == -signal.SIGKILL
     assert [job.job_id for job in held] == list(evidence.held)
-    assert heard["taken_over"][0] <= heard["done"][0]
+    taken_s, left_s = heard["taken_over"]
+    assert taken_s <= heard["done"][0]
+    assert left_s > 0, "no lease ran out: the dead process was noticed"
 
 
 # --- the check can fail -----------------------------------------------------------------------------------------------

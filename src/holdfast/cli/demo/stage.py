@@ -88,9 +88,9 @@ class Shown:
         if len(held) > NAMED:
             self.line("", self.looks.faint(f"  and {len(held) - NAMED} more"))
 
-    def taken_over(self, seconds: float, lease_s: float) -> None:
+    def taken_over(self, seconds: float, left_s: float) -> None:
         """Tell that others have begun with all of them."""
-        text = f"all of them taken over after {seconds:.1f} s; their leases last {lease_s:.0f} s"
+        text = f"all of them taken over after {seconds:.1f} s; their leases had {left_s:.0f} s to go"
         self.line(self.mark(words.COMPLETED), text)
 
     def done(self, seconds: float) -> None:

@@ -18,6 +18,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidValue, StoreError
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RunStatus
+from holdfast.model.times import Timestamp, seconds_between
 from holdfast.points import reach
 from holdfast.stores.protocol import JobQuery, View
 
@@ -53,8 +54,8 @@ class Stage(Protocol):
     def killed(self, hand: Hand, held: list[Job]) -> None:
         """Tell that a worker was killed with these jobs in its hands."""
 
-    def taken_over(self, seconds: float, lease_s: float) -> None:
-        """Tell that others have begun with all of them, so long after the kill."""
+    def taken_over(self, seconds: float, left_s: float) -> None:
+        """Tell that others have begun with all of them, so long after the kill and so long before any lease ran out."""
 
     def done(self, seconds: float) -> None:
         """Tell that every job has ended."""
@@ -93,7 +94,8 @@ def play(plan: Plan, stage: Stage) -> Evidence:
             stage.killed(victim, held)
             ids = {job.job_id for job in held}
             watch.until(lambda jobs: _taken(jobs, ids, victim.worker_id), hands, stage)
-            stage.taken_over(engine.look().monotonic - killed.monotonic, max((job.lease_s for job in held), default=0))
+            taken = engine.look()
+            stage.taken_over(taken.monotonic - killed.monotonic, _left_s(held, taken.now))
             watch.until(lambda jobs: all(job.has_ended for job in jobs), hands, stage)
             stage.done(engine.look().monotonic - begun)
         reach("demo.done")
@@ -122,6 +124,12 @@ def _held(sight: Sight, worker_id: str) -> list[Job]:
     open_or_lost = (None, RunStatus.LOST)
     held = {run.job_id for run in sight.runs if run.worker_id == worker_id and run.status in open_or_lost}
     return sorted((sight.jobs[job_id] for job_id in held), key=lambda job: job.position)
+
+
+def _left_s(held: list[Job], now: Timestamp) -> float:
+    """Give the seconds until the first lease of the dead would have run out by itself."""
+    ends = [job.lease_expires_at for job in held if job.lease_expires_at is not None]
+    return max(0.0, seconds_between(now, min(ends))) if ends else 0.0
 
 
 def _taken(jobs: list[Job], ids: set[JobId], dead: str) -> bool:
