@@ -78,3 +78,10 @@ def test_a_pipe_gets_every_column():
 @pytest.mark.parametrize(("seconds", "shown"), [(2.9, "2 s ago"), (61, "1 m ago"), (200_000, "2 d ago")])
 def test_how_long_ago_something_was_is_said_with_a_space(seconds, shown):
     assert tables.ago(seconds) == shown
+
+
+def test_a_last_column_that_matters_takes_the_place_of_spare_ones():
+    columns = (*COLUMNS[:3], tables.Column("TEXT", least=27))
+    title, line = tables.lines(columns, ROWS, PLAIN._replace(is_terminal=True, width=50))
+    assert title.split() == ["ID", "TEXT"]
+    assert line.endswith("a text that is far too long")

@@ -166,8 +166,8 @@ def test_on_a_terminal_ids_are_short_and_statuses_coloured(url):
 
 
 def test_on_a_narrow_terminal_lines_fit_and_ids_stay(url):
-    text, _ = Terminal(url, "jobs", "ls", columns=90).end()
-    assert all(tables.width(line) <= 90 for line in text.splitlines())
+    text, _ = Terminal(url, "jobs", "ls", columns=75).end()
+    assert all(tables.width(line) <= 75 for line in text.splitlines())
     assert all(job_id in text for job_id in IDS)
     assert "…" in text
 
@@ -180,7 +180,7 @@ def test_no_colour_where_none_is_wanted(url, env):
 
 
 def test_a_terminal_without_utf8_gets_ascii(url):
-    text, code = Terminal(url, "jobs", "ls", PYTHONUTF8="0", PYTHONIOENCODING="ascii", NO_COLOR="1", columns=90).end()
+    text, code = Terminal(url, "jobs", "ls", PYTHONUTF8="0", PYTHONIOENCODING="ascii", NO_COLOR="1", columns=75).end()
     assert code == 0
     assert "o QUEUED" in text
     assert text.isascii()

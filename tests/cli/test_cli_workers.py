@@ -29,8 +29,21 @@ def test_workers_are_listed_with_what_they_hold(busy, rows, holdfast):
     assert (front["used"], front["slots"], [job["job_id"] for job in front["jobs"]]) == (2, 8, ["a", "b"])
     assert (other["state"], other["used"], other["queues"]) == ("draining", 0, ["mail", "default"])
     title, *lines = holdfast("workers", "ls").stdout.splitlines()
-    assert title.split() == ["STATE", "WORKER", "SLOTS", "SEEN", "QUEUES", "HOST", "PID", "VERSION", "RUNNING"]
-    assert lines[0].split() == ["✓", "ready", "box:1:aa", "2/8", "0s", "default", "far", "7", "0.1.0", "a", "b"]
+    assert title.split() == ["STATE", "WORKER", "NAME", "SLOTS", "SEEN", "QUEUES", "HOST", "PID", "VERSION", "RUNNING"]
+    assert lines[0].split() == [
+        "✓",
+        "ready",
+        "box:1:aa",
+        "front",
+        "2/8",
+        "0s",
+        "default",
+        "far",
+        "7",
+        "0.1.0",
+        "a",
+        "b",
+    ]
     assert lines[1].split()[:5] == ["‖", "draining", "box:2:bb", "0/4", "0s"]
     assert [worker["worker_id"] for worker in rows("workers", "ls", "--state", "ready")] == ["box:1:aa"]
     assert holdfast("workers", "ls", "-o", "ids").stdout.split() == ["box:1:aa", "box:2:bb"]

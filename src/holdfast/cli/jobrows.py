@@ -14,7 +14,7 @@ from holdfast.cli.tables import Column, age, ago, id_length, lines, shrink
 from holdfast.cli.terminal import Screen, safe, safe_lines
 from holdfast.cli.words import look_of
 from holdfast.model.artifacts import Artifact
-from holdfast.model.jobs import Job, Run
+from holdfast.model.jobs import Job, Run, RunStatus
 from holdfast.model.payloads import NULL, ref_in
 from holdfast.model.times import Timestamp, seconds_between
 from holdfast.model.workers import Progress
@@ -26,18 +26,18 @@ _COLUMNS = (
     Column("STATUS"),
     Column("ID"),
     Column("TASK"),
-    Column("QUEUE"),
-    Column("PRIO", right=True),
+    Column("QUEUE", spare=True),
+    Column("PRIO", right=True, spare=True),
     Column("AGE", right=True),
-    Column("REASON"),
+    Column("REASON", least=32),
 )
 _RUN_COLUMNS = (
     Column("RUN", right=True),
     Column("STATUS"),
-    Column("WORKER"),
+    Column("WORKER", spare=True),
     Column("STARTED"),
     Column("TOOK", right=True),
-    Column("ENDED BY"),
+    Column("ENDED BY", least=24),
 )
 _ARTIFACT_COLUMNS = (
     Column("RUN", right=True),
@@ -128,7 +128,7 @@ def _fields(known: Known, now: Timestamp, screen: Screen) -> list[str]:
         "priority": f"{job.priority}, position {job.position}",
         "created": f"{job.created_at}, {ago(seconds_between(job.created_at, now))}",
         "params": _payload(job, "params"),
-        "attempts": f"{job.attempts} of {job.max_attempts}; {job.executions} executions, {job.expiries} lost leases",
+        "attempts": _attempts(job),
         "not before": job.not_before,
         "latest start": job.expires_at,
         "timeout": None if job.timeout_s is None else f"{job.timeout_s:g} s",
@@ -152,6 +152,14 @@ def _fields(known: Known, now: Timestamp, screen: Screen) -> list[str]:
     return [f"{screen.faint(title.ljust(titles))}  {text}" for title, text in said]
 
 
+def _attempts(job: Job) -> str:
+    executions, lost = (
+        f"{count} {noun}{'s' * (count != 1)}"
+        for count, noun in ((job.executions, "execution"), (job.expiries, "lost lease"))
+    )
+    return f"{job.attempts} of {job.max_attempts}; {executions}, {lost}"
+
+
 def _payload(job: Job, field: str) -> str:
     """Show a payload, or how large it is and the command that prints it, where it lies beside the record."""
     raw: msgspec.Raw = getattr(job, field)
@@ -167,7 +175,7 @@ def _run_row(run: Run, now: Timestamp, screen: Screen) -> list[str]:
     told = safe_lines(run.error or "")
     ended = ": ".join(part for part in (run.error_kind or run.reason or "", told[-1] if told else "") if part)
     said = progress_of(run.progress)
-    if not ended and said is not None:
+    if not ended and said is not None and run.status is not RunStatus.COMPLETED:
         ended = progress_text(said, screen)
     if run.finished_at is None:
         took = age(seconds_between(run.started_at, now))
@@ -177,7 +185,8 @@ def _run_row(run: Run, now: Timestamp, screen: Screen) -> list[str]:
         str(run.run_no),
         f"{screen.glyph(look)} {screen.paint(status, look)}",
         safe(run.worker_id or ""),
-        run.started_at,
+        # Microseconds are for programs.
+        f"{run.started_at[:19]}Z" if screen.is_terminal else run.started_at,
         took,
         safe(ended),
     ]

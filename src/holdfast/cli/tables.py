@@ -26,6 +26,8 @@ class Column(NamedTuple):
     right: bool = False
     #: Left out on a terminal that is too narrow for all; the last such column first.
     spare: bool = False
+    #: Cells that a last column should have at least; spare ones give way for it.
+    least: int = LEAST_TEXT
 
 
 def width(text: str) -> int:
@@ -79,7 +81,7 @@ def _fitting(
         max(width(text) for text in (column.title, *(row[at] for row in rows))) for at, column in enumerate(columns)
     ]
     for at in reversed(kept[:-1]):
-        if sum(sizes[other] + 2 for other in kept[:-1]) + min(LEAST_TEXT, sizes[-1]) <= room:
+        if sum(sizes[other] + 2 for other in kept[:-1]) + min(columns[-1].least, sizes[-1]) <= room:
             break
         if columns[at].spare:
             kept.remove(at)

@@ -27,6 +27,7 @@ BAR = 12
 _COLUMNS = (
     Column("STATE"),
     Column("WORKER"),
+    Column("NAME", spare=True),
     Column("SLOTS", right=True),
     Column("SEEN", right=True),
     Column("QUEUES", spare=True),
@@ -116,6 +117,7 @@ def _row(one: Staff, size: int, now: Timestamp, screen: Screen) -> list[str]:
     return [
         badge(worker, screen),
         safe(worker.worker_id),
+        safe(worker.name),
         f"{one.used}/{worker.slots}",
         age(seconds_between(worker.last_seen, now)),
         safe(",".join(worker.queues)),
