@@ -7,7 +7,7 @@ from decimal import Decimal
 from sqlite3 import Connection
 from typing import Any, Literal, assert_type
 
-from holdfast import Backoff, Holdfast, Job, Task
+from holdfast import Backoff, Holdfast, Job, Shell, Task
 from holdfast.app.tasks import AsyncTask
 from holdfast.model.commands import NewJob
 from holdfast.model.jobs import Job as Record
@@ -15,6 +15,7 @@ from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.logs import LogLine
 from holdfast.model.workers import Progress, WorkerInfo
 from holdfast.rules.explain import Reason
+from holdfast.workers.shell import Command, ShellResult
 
 hf = Holdfast("memory:")
 
@@ -132,3 +133,19 @@ def a_task_can_be_passed_on() -> None:
     assert_type(enqueue_by_name(fetch), bytes)
     stored: AsyncTask[[str], bytes] = fetch
     assert_type(stored.options(queue="x").enqueue("u"), Job[bytes])
+
+
+@hf.task(isolation="shell", timeout=60)
+def archive(folder: str) -> list[str]:
+    return ["tar", folder]
+
+
+@hf.task(isolation="shell")
+def count() -> Shell:
+    return Shell("ls | wc -l", shell=True)
+
+
+def a_command_has_typed_arguments_and_a_result_of_its_own() -> None:
+    assert_type(archive.enqueue("notes").result(), ShellResult)
+    assert_type(count.enqueue().result().stdout, str)
+    assert_type(archive("notes"), Command)

@@ -74,3 +74,16 @@ def handles_are_checked(job: Job[int]) -> None:
 @hf.task("mail")  # wrong: options are given by name
 def misused(to: str) -> None:
     return None
+
+
+@hf.task(isolation="shell")  # wrong: a number is no command
+def counted() -> int:
+    return 1
+
+
+@hf.task(isolation="shell")
+def archive(folder: str) -> list[str]:
+    return ["tar", folder]
+
+
+archive.enqueue(3)  # wrong: folder is text

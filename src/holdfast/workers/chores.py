@@ -31,6 +31,8 @@ class Chores:
         self._poke = poke
         self._scribe = StoreScribe(engine.store, lambda: engine.look().now, poke)
         self._flushed_at = self._asked_at = 0.0
+        #: The last wish that was followed; it stays in the roster.
+        self._heard: Wish | None = None
         #: What to do about a wish; set by the worker.
         self.grant: Callable[[Wish], None] = lambda _wish: None
 
@@ -69,7 +71,8 @@ class Chores:
     def hear(self) -> None:
         """Ask for a wish. Called by the watcher while the pump sleeps."""
         wish = None if self._presence is None else self._presence.wish()
-        if wish is not None:
+        if wish is not None and wish is not self._heard:
+            self._heard = wish
             self.grant(wish)
 
     def due_at(self, *, is_busy: bool) -> float:

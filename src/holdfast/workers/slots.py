@@ -33,7 +33,8 @@ class Slots(Desk):
         #: Outcomes nobody waits for: late ones, and those of lost leases.
         self.discarded = 0
         self._monotonic = monotonic
-        self._lock = threading.Lock()
+        # Entered again by a thread that has it, if an object dies there whose end prints: lines poke.
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: deque[Assignment] = deque()
         self._busy = 0
