@@ -30,7 +30,7 @@ _RUNNING = (
     Column("QUEUE", spare=True),
     Column("LEASE", right=True),
     Column("WORKER", spare=True),
-    Column("PROGRESS"),
+    Column("PROGRESS", least=36),
 )
 #: What `s` goes through.
 SORTS = ("age", "progress", "task", "queue")

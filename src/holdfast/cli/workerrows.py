@@ -43,7 +43,7 @@ _LEASE_COLUMNS = (
     Column("QUEUE", spare=True),
     Column("AGE", right=True),
     Column("LEASE", right=True),
-    Column("PROGRESS"),
+    Column("PROGRESS", least=36),
 )
 
 
