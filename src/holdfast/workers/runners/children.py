@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.workers.notes import Notes
-from holdfast.workers.runners.groups import Group
+from holdfast.workers.runners.groups import Group, pipes
 from holdfast.workers.runners.output import Output
 from holdfast.workers.runners.wire import Advanced, Keep, Kept, Message, NotKept, Reply, Request, Said
 
@@ -32,12 +32,15 @@ class Child:
 
     def __init__(self) -> None:
         """Start it. Raises OSError if the system has no room for it."""
-        theirs_in, self._requests = os.pipe()
-        self.replies, theirs_out = os.pipe()
-        theirs_life, self._lifeline = os.pipe()
+        self.output = Output()
+        try:
+            (theirs_in, self._requests), (self.replies, theirs_out), (theirs_life, self._lifeline) = pipes(3)
+        except OSError:
+            self.output.handed_over()
+            self.output.close()
+            raise
         theirs = (theirs_in, theirs_out, theirs_life)
         mine = [self._requests, self.replies, self._lifeline]
-        self.output = Output()
         try:
             self.group = Group(
                 [sys.executable, "-c", _START, json.dumps(sys.path), *map(str, theirs)],

@@ -106,6 +106,19 @@ class Ladder:
         return None if self._kill_at in (None, _NEVER) else max(0.0, self._kill_at - now) * 1000
 
 
+def pipes(count: int) -> list[tuple[int, int]]:
+    """Make several pipes, or none. Raises OSError if there are not enough descriptors left."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())  # noqa: PERF401 - what was made must be known if the next one fails
+    except OSError:
+        for fd in (end for pair in made for end in pair):
+            os.close(fd)
+        raise
+    return made
+
+
 class Bell:
     """Wakes a thread that sleeps in `poll`."""
 

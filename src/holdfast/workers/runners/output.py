@@ -9,6 +9,7 @@ import sys
 from typing import Literal
 
 from holdfast.workers.notes import Notes
+from holdfast.workers.runners.groups import pipes
 
 _CHUNK = 1 << 16
 #: Bytes read at most when a process has ended: more than a pipe holds comes from somebody who does not stop.
@@ -19,10 +20,9 @@ class Output:
     """Two pipes, from one child process."""
 
     def __init__(self, tail: int = 0) -> None:
-        """Make them; keep the last `tail` bytes of each."""
+        """Make them; keep the last `tail` bytes of each. Raises OSError if there are no descriptors left."""
         self._tail = tail
-        out, out_in = os.pipe()
-        err, err_in = os.pipe()
+        (out, out_in), (err, err_in) = pipes(2)
         #: The ends for the child.
         self.theirs = (out_in, err_in)
         self._streams: dict[int, Literal["stdout", "stderr"]] = {out: "stdout", err: "stderr"}

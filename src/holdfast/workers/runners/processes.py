@@ -23,6 +23,7 @@ from holdfast.workers.runners.wire import Reply, Request
 
 #: Seconds in which threads end once their processes were killed.
 CLOSING_S = 5.0
+COULD_NOT = "a process for the handler could not be started"
 
 
 class ProcessRunner:
@@ -52,7 +53,11 @@ class ProcessRunner:
         self._waiting.put(assignment)
 
     def _serve(self) -> None:
-        slot = _Slot(self._kill_after_s, self._closing)
+        try:
+            slot = _Slot(self._kill_after_s, self._closing)
+        except OSError as problem:
+            self._give_in(problem)
+            return
         try:
             while (assignment := self._waiting.get()) is not None:
                 token = assignment.grant.token
@@ -65,6 +70,15 @@ class ProcessRunner:
                 self._desk.end(assignment, outcome)
         finally:
             slot.close()
+
+    def _give_in(self, problem: OSError) -> None:
+        """Fail one job, for want of descriptors; the next one tries again."""
+        with self._lock:
+            self._threads.remove(threading.current_thread())
+            self._busy -= 1
+        assignment = self._waiting.get()
+        if assignment is not None:
+            self._desk.end(assignment, Raised(f"{COULD_NOT}: {problem}", "exit"))
 
     def stop(self, assignment: Assignment) -> None:
         """Terminate its process group, and kill it if that does not help."""
@@ -110,7 +124,7 @@ class _Slot:
             child.ask(Request(spec.origin, grant, spec.memory_limit))
         except OSError as problem:
             self._give_up()
-            return Raised(f"a process for the handler could not be started: {problem}", "exit")
+            return Raised(f"{COULD_NOT}: {problem}", "exit")
         reply = self._await(child, assignment)
         code = 0
         if reply is None or reply.spent or assignment.stop is not None:

@@ -28,6 +28,7 @@ from holdfast.workers.shell import MAX_STDOUT, Shell, ShellResult, command
 ERROR_LINES, ERROR_BYTES = 20, 4096
 #: Seconds in which threads end once their commands were killed.
 CLOSING_S = 5.0
+COULD_NOT = "the command could not be started"
 #: Ties the command's group to the worker by a pipe, as `child` does, and becomes the command. Python ignores SIGPIPE
 #: and SIGXFSZ; a command expects them to be as everywhere.
 _LAUNCH = """
@@ -74,7 +75,11 @@ class ShellRunner:
 
     def start(self, assignment: Assignment) -> None:
         """Begin a thread for it."""
-        running = _Running()
+        try:
+            running = _Running()
+        except OSError as problem:
+            self._desk.end(assignment, Raised(f"{COULD_NOT}: {problem}", "exit"))
+            return
         running.thread = threading.Thread(
             target=self._serve, args=(assignment, running), name="holdfast-shell", daemon=True
         )
@@ -133,11 +138,14 @@ class ShellRunner:
             if assignment.stop is not None or self._closing.is_set():
                 return assignment.stopped()
             running.has_command = True
-        output = Output(MAX_STDOUT)
+        try:
+            output = Output(MAX_STDOUT)
+        except OSError as problem:
+            return Raised(f"{COULD_NOT}: {problem}", "exit")
         try:
             code = self._run(wanted, assignment, running.bell, output)
         except (OSError, ValueError) as problem:
-            return Raised(f"the command could not be started: {problem}", "exit")
+            return Raised(f"{COULD_NOT}: {problem}", "exit")
         finally:
             output.close()
         return _judged(assignment, wanted, code, output)
@@ -146,11 +154,11 @@ class ShellRunner:
         """Run a command to its end; give its exit code, negative for a signal. Raises OSError if it cannot begin."""
         notes = assignment.notes
         with ExitStack() as stack:
-            theirs_life, lifeline = os.pipe()
-            stack.callback(os.close, lifeline)
             with ExitStack() as theirs:
-                theirs.callback(os.close, theirs_life)
                 theirs.callback(output.handed_over)
+                theirs_life, lifeline = os.pipe()
+                stack.callback(os.close, lifeline)
+                theirs.callback(os.close, theirs_life)
                 group = Group(
                     [sys.executable, "-I", "-S", "-c", _LAUNCH, str(theirs_life), *wanted.words()],
                     streams=(_stdin(wanted, theirs), *output.theirs),
