@@ -511,10 +511,9 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
         "limited": [sorted(view.running_with(namespace, key)) for namespace in ("", "x") for key in ("l1", "l2")],
         "queued": [[job.job_id for job in view.queued(*space)] for space in spaces],
         "starts": [
-            list(view.starts(queue.namespace, queue.name, key, FIRST))
-            for queue in view.all(Queue)
+            (list(view.starts(*name, key, FIRST)), list(view.starts(*name, key, later(now, -30), skip=1)))
+            for name in ((queue.namespace, queue.name) for queue in view.all(Queue) if queue.rate_count is not None)
             for key in (None, "l1", "l2")
-            if queue.rate_count is not None
         ],
         "opening": [next_opening(view, namespace, ("default", "other"), now) for namespace in ("", "x")],
         "reasons": {job.job_id: explain(view, job, now) for job in view.all(Job)},

@@ -53,7 +53,7 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     authority = state.get(Authority, AUTHORITY) or Authority()
     if authority.dispatch_paused:
         return answer(Leased())
-    places = Places(state, command.namespace, command.queues, now)
+    places = Places(state, command.namespace, command.queues, now, command.n)
     events: list[Event] = []
     grants: list[Grant] = []
     token = authority.last_token

@@ -45,30 +45,35 @@ def settings_of(state: State, namespace: str, name: str) -> Queue:
 # --- counting ---------------------------------------------------------------------------------------------------------
 
 
-def _counted(state: State, queue: Queue, limit_key: str | None, now: Timestamp) -> Sequence[Timestamp]:
-    """Give the starts that count against the rate now, oldest first."""
+def _counted(
+    state: State, queue: Queue, limit_key: str | None, now: Timestamp, *, skip: int = 0
+) -> Iterator[Timestamp]:
+    """Walk the starts that count against the rate now, earliest first, without the first `skip`."""
     assert queue.rate_period_s is not None
-    return list(state.starts(queue.namespace, queue.name, limit_key, later(now, -queue.rate_period_s)))
+    return state.starts(queue.namespace, queue.name, limit_key, later(now, -queue.rate_period_s), skip=skip)
 
 
-def _starts_left(state: State, queue: Queue, limit_key: str | None, now: Timestamp) -> int:
+def _starts_left(state: State, queue: Queue, limit_key: str | None, now: Timestamp, n: int) -> int:
+    """Give how many more of at most `n` the rate lets start now."""
     assert queue.rate_count is not None
-    return queue.rate_count - len(_counted(state, queue, limit_key, now))
+    most = min(n, queue.rate_count)
+    # Only the starts that bear on these few are looked at one by one, however many the rate allows.
+    return most - sum(1 for _ in _counted(state, queue, limit_key, now, skip=queue.rate_count - most))
 
 
 def _is_rated(queue: Queue, scope: str) -> bool:
     return queue.rate_count is not None and queue.rate_scope == scope
 
 
-def _capacity(state: State, queue: Queue, now: Timestamp) -> int | None:
-    """Give how many jobs the queue as a whole may start now; None for any number."""
+def _capacity(state: State, queue: Queue, now: Timestamp, n: int) -> int | None:
+    """Give how many of `n` jobs the queue as a whole may start now; None for any number."""
     places = None
     if queue.max_running is not None:
         places = queue.max_running - len(state.running(queue.namespace, queue.name))
         if places <= 0:
             return 0
     if _is_rated(queue, "queue"):
-        left = _starts_left(state, queue, None, now)
+        left = _starts_left(state, queue, None, now, n)
         places = left if places is None else min(places, left)
     return places
 
@@ -79,10 +84,11 @@ def rate_opens_at(state: State, queue: Queue, limit_key: str | None, now: Timest
         return None
     if queue.rate_scope == "key" and limit_key is None:
         return None
-    counted = _counted(state, queue, limit_key if queue.rate_scope == "key" else None, now)
-    if len(counted) < queue.rate_count:
+    key = limit_key if queue.rate_scope == "key" else None
+    too_many = sum(1 for _ in _counted(state, queue, key, now, skip=queue.rate_count - 1))
+    if not too_many:
         return None
-    return later(counted[-queue.rate_count], queue.rate_period_s)
+    return later(next(_counted(state, queue, key, now, skip=too_many - 1)), queue.rate_period_s)
 
 
 def next_opening(state: State, namespace: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
@@ -98,7 +104,7 @@ def next_opening(state: State, namespace: str, queues: Sequence[str], now: Times
             when = rate_opens_at(state, queue, None, now)
             times += [] if when is None else [when]
         elif queue.rate_period_s is not None:
-            oldest = next(state.starts(namespace, name, None, later(now, -queue.rate_period_s)), None)
+            oldest = next(_counted(state, queue, None, now), None)
             times += [] if oldest is None else [later(oldest, queue.rate_period_s)]
     return min(times, default=None)
 
@@ -118,8 +124,10 @@ def is_counted(state: State, job: Job, now: Timestamp) -> bool:
 class Places:
     """What the limits leave of some queues while one Lease is decided."""
 
-    def __init__(self, state: State, namespace: str, queues: Sequence[str], now: Timestamp) -> None:
+    def __init__(self, state: State, namespace: str, queues: Sequence[str], now: Timestamp, n: int) -> None:
+        """Count for a Lease of at most `n` jobs."""
         self._state = state
+        self._n = n
         self._namespace = namespace
         self._now = now
         #: Queues that may start something, with their settings.
@@ -132,7 +140,7 @@ class Places:
         self._starts_left: dict[tuple[str, str], int] = {}
         for name in queues:
             queue = settings_of(state, namespace, name)
-            left = None if queue.paused else _capacity(state, queue, now)
+            left = None if queue.paused else _capacity(state, queue, now, n)
             if queue.paused or (left is not None and left <= 0):
                 continue
             self._open[name] = queue
@@ -178,5 +186,5 @@ class Places:
         rated = (job.queue, limit_key)
         left = self._starts_left.get(rated)
         if left is None:
-            left = self._starts_left[rated] = _starts_left(self._state, queue, limit_key, self._now)
+            left = self._starts_left[rated] = _starts_left(self._state, queue, limit_key, self._now, self._n)
         return left > 0

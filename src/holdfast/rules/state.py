@@ -90,9 +90,12 @@ class State(Protocol):
         """Give the RUNNING jobs of a namespace that carry a limit key, in no order."""
         ...
 
-    def starts(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
+    def starts(
+        self, namespace: str, queue: str, limit_key: str | None, after: Timestamp, *, skip: int = 0
+    ) -> Iterator[Timestamp]:
         """Walk the times after `after` at which executions of a queue started, earliest first.
 
+        - Without the first `skip`.
         - With `limit_key`, only those of jobs that carried it.
         - A run that was skipped has not started.
         - Promised for queues that have a rate. Lazy.

@@ -306,9 +306,11 @@ class Tables:
         """Give the RUNNING jobs of a namespace that carry a limit key."""
         return self._limited.get((namespace, limit_key), ())
 
-    def starts(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
+    def starts(
+        self, namespace: str, queue: str, limit_key: str | None, after: Timestamp, *, skip: int = 0
+    ) -> Iterator[Timestamp]:
         """Walk the starts of a queue that has a rate, after a time."""
-        return self._starts.walk(namespace, queue, limit_key, after)
+        return islice(self._starts.walk(namespace, queue, limit_key, after), skip, None)
 
     def queued(self, namespace: str, queue: str) -> Sequence[Job]:
         """Give all QUEUED jobs of a queue, delayed ones too, in order."""

@@ -100,12 +100,14 @@ SELECT job_id FROM jobs WHERE status = 'RUNNING' AND namespace = ? AND limit_key
 -- name: starts
 -- When executions of one queue started after a time, earliest first; a run that was skipped has no token.
 SELECT started_at FROM job_runs
-WHERE namespace = ? AND queue = ? AND started_at > ? AND token IS NOT NULL ORDER BY started_at;
+WHERE namespace = ? AND queue = ? AND started_at > ? AND token IS NOT NULL
+ORDER BY started_at LIMIT -1 OFFSET ?;
 
 -- name: starts_with
 -- The same, of the jobs that carried one limit key.
 SELECT started_at FROM job_runs
-WHERE namespace = ? AND queue = ? AND limit_key = ? AND started_at > ? AND token IS NOT NULL ORDER BY started_at;
+WHERE namespace = ? AND queue = ? AND limit_key = ? AND started_at > ? AND token IS NOT NULL
+ORDER BY started_at LIMIT -1 OFFSET ?;
 
 -- name: queued
 -- All queued jobs of one queue, held back or not, in order.

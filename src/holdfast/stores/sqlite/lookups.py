@@ -150,12 +150,14 @@ class Lookups:
         """Give the RUNNING jobs of a namespace that carry a limit key."""
         return {row[0] for row in self._db.execute(SQL["running_with"], (namespace, limit_key))}
 
-    def starts(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
+    def starts(
+        self, namespace: str, queue: str, limit_key: str | None, after: Timestamp, *, skip: int = 0
+    ) -> Iterator[Timestamp]:
         """Walk the starts of a queue after a time."""
         if limit_key is None:
-            rows = self._rows(SQL["starts"], (namespace, queue, after))
+            rows = self._rows(SQL["starts"], (namespace, queue, after, skip))
         else:
-            rows = self._rows(SQL["starts_with"], (namespace, queue, limit_key, after))
+            rows = self._rows(SQL["starts_with"], (namespace, queue, limit_key, after, skip))
         return (row[0] for row in rows)
 
     def queued(self, namespace: str, queue: str) -> Sequence[Job]:
