@@ -333,6 +333,42 @@ def test_tasks_of_the_main_program_are_found(script, tmp_path, how):
     assert done.stdout == "__mp_main__\n"
 
 
+LOGS = """
+import logging, logging.config, sys
+from holdfast import Holdfast
+
+logging.basicConfig(level=logging.INFO, format="%(message)s, as told", stream=sys.stdout)
+hf = Holdfast("memory:")
+
+@hf.task(isolation="process")
+def talks(again: bool) -> None:
+    logging.getLogger("app").info("heard")
+    hf.current.log.info("told")
+    if again:
+        logging.config.dictConfig({"version": 1, "root": {"level": "INFO", "handlers": []}})
+
+if __name__ == "__main__":
+    for again in (True, False):
+        job = talks.enqueue(again)
+        hf.work(concurrency=1, until_idle=True)
+        print([line.text for line in job.log() if line.stream == "log"])
+"""
+
+
+def test_an_application_sets_up_logging_there_as_it_does_elsewhere(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(LOGS)
+    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "heard, as told",
+        "told, as told",
+        "['heard', 'told']",
+        "heard, as told",
+        "told, as told",
+        "['heard', 'told']",
+    ]
+
+
 def test_a_program_that_works_unguarded_is_told_so(tmp_path):
     path = tmp_path / "unguarded.py"
     path.write_text(SCRIPT.replace('if __name__ == "__main__":\n', "if True:\n"))

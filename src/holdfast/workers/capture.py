@@ -83,8 +83,9 @@ _ear = Ear()
 
 
 def listen() -> None:
-    """Route what is logged."""
+    """Route what is logged; again, if the application has set up logging anew."""
     logging.getLogger().addHandler(_ear)
+    TASK_LOG.disabled = False
     if TASK_LOG.level == logging.NOTSET:
         TASK_LOG.setLevel(logging.INFO)
 

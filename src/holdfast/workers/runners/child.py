@@ -53,7 +53,6 @@ def main(requests_fd: int, replies_fd: int, lifeline_fd: int) -> None:
     _die_with(lifeline_fd)
     _adopt_orphans()
     context.is_child = True
-    capture.listen()
     faulthandler.enable()  # says on stderr, which the run keeps, where a handler crashed
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -99,6 +98,8 @@ class _Served:
         self._context = execution = Context(request.grant, notes)
         try:
             spec = self._find(request.origin, request.grant.job.job_type)
+            # Not before: an application that sets up logging as it is imported must find it untouched.
+            capture.listen()
             return call(replace(spec, run=_limited(spec, request.memory_limit)), execution)
         except Terminated:
             return Raised("the handler's process was told to end (SIGTERM)", "exit", exit_code=-signal.SIGTERM)
