@@ -67,6 +67,16 @@ def test_every_read_can_be_watched(start, filled, opened, args):
     assert first != second
 
 
+def test_workers_can_be_watched_as_they_take_jobs(start, filled, opened, hire):
+    filled("a")
+    hire()
+    watching = start("workers", "ls", "-w", "60")
+    assert msgspec.json.decode(watching.stdout.readline())["used"] == 0
+    with opened() as engine:
+        engine.ask(Lease(worker_id="w"))
+        assert msgspec.json.decode(watching.stdout.readline())["used"] == 1
+
+
 def test_waiting_ends_when_another_process_ends_the_job(start, filled, opened):
     filled("a")
     waiting = start("jobs", "wait", "a", "-o", "json")

@@ -50,6 +50,13 @@ def test_workers_are_listed_with_what_they_hold(busy, rows, holdfast):
     assert rows("workers", "ls", "--namespace", "other") == []
 
 
+def test_a_worker_nobody_named_is_shown_by_its_id_alone(filled, hire, holdfast):
+    filled("a")
+    hire("box:1:aa", name="box:1:aa")
+    assert holdfast("workers", "ls").stdout.count("box:1:aa") == 1
+    assert "name" not in holdfast("workers", "show", "box").stdout.split()
+
+
 def test_a_store_nobody_works_on_has_an_empty_list(rows, filled):
     filled("a")
     assert rows("workers", "ls") == []

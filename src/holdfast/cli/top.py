@@ -33,7 +33,7 @@ from holdfast.clock import SystemClock
 #: Seconds between two looks at least: four redraws a second.
 REST_S = 0.25
 #: A look at a store that is slow to look at is followed by a rest that many times as long.
-EASE = 4
+EASE = 2
 #: Seconds between two looks at most: while something runs, and while nothing does.
 BUSY_S, IDLE_S = 1.0, 5.0
 #: An arrow or function key, or an answer of the terminal; they mean nothing here.

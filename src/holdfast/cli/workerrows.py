@@ -117,7 +117,7 @@ def _row(one: Staff, size: int, now: Timestamp, screen: Screen) -> list[str]:
     return [
         badge(worker, screen),
         safe(worker.worker_id),
-        safe(worker.name),
+        safe(_own_name(worker)),
         f"{one.used}/{worker.slots}",
         age(seconds_between(worker.last_seen, now)),
         safe(",".join(worker.queues)),
@@ -126,6 +126,11 @@ def _row(one: Staff, size: int, now: Timestamp, screen: Screen) -> list[str]:
         safe(worker.version),
         safe(" ".join(held.job.job_id[:size] for held in one.jobs)),
     ]
+
+
+def _own_name(worker: WorkerInfo) -> str:
+    """Give the name somebody chose; without one a worker is called like its id."""
+    return "" if worker.name == worker.worker_id else worker.name
 
 
 def badge(worker: WorkerInfo, screen: Screen) -> str:
@@ -139,7 +144,7 @@ def worker_page(one: Staff, now: Timestamp, screen: Screen) -> list[str]:
     worker = one.worker
     shown = {
         "id": worker.worker_id,
-        "name": worker.name,
+        "name": _own_name(worker),
         "process": f"{worker.pid} on {worker.host}",
         "version": worker.version,
         "namespace": worker.namespace,
