@@ -131,6 +131,24 @@ def test_an_option_out_of_range_stores_nothing(hf, send, options):
     assert hf.jobs() == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"queue": "a b"}, {"queue": ""}, {"priority": 101}, {"priority": "high"}, {"max_attempts": 0}, {"timeout": -1},
+     {"lease": 0.1}, {"backoff": Backoff(base_s=-1)}, {"key_limit": 0}, {"tags": {"a": 1}}, {"retry": "never"}],
+)  # fmt: skip
+def test_an_option_out_of_range_is_refused_where_the_task_is_written(hf, options):
+    with pytest.raises(InvalidValue):
+        hf.task(name="t", **options)(_nothing)
+    assert hf.tasks.names() == ()
+    assert not hf.is_open
+
+
+@pytest.mark.parametrize("query", [{"status": "ASLEEP"}, {"limit": 0}, {"limit": -3}])
+def test_a_list_that_makes_no_sense_is_refused(hf, query):
+    with pytest.raises(InvalidValue, match=next(iter(query))):
+        hf.jobs(**query)
+
+
 def test_wrong_arguments_store_nothing(hf, send):
     for args, kwargs in [((), {}), ((1,), {}), (("a",), {"copies": "x"}), (("a",), {"x": 1}), (("a", 1, 2), {})]:
         with pytest.raises(InvalidArguments):

@@ -158,6 +158,7 @@ class Holdfast:
                     "memory_limit holds for a process only.", hint='Add isolation="process".', field="memory_limit"
                 )
             chosen = Chosen().plus(TaskOptions(**options), TaskOptions)  # type: ignore[typeddict-item]  # plus checks them
+            chosen.demand_valid(title, self.namespace)
             awaited = inspect.iscoroutinefunction(found)
             where: Isolation = isolation or ("loop" if awaited else "thread")
             if isolation == "shell" and awaited:
@@ -334,10 +335,12 @@ class Holdfast:
         task: str | None = None,
         limit: int = 50,
     ) -> Sequence[Job[Any]]:
-        """List jobs, newest first."""
+        """List jobs, newest first. Raises InvalidValue for a status that is none, or a limit below 1."""
+        if limit < 1:
+            raise InvalidValue(f"limit: {limit} is below 1.", field="limit")
         query = JobQuery(
             namespace=self.namespace,
-            status=None if status is None else JobStatus(status),
+            status=None if status is None else _status(status),
             queue=queue,
             job_type=task,
             limit=limit,
@@ -383,6 +386,13 @@ class Holdfast:
             if self._lookout is None or self._lookout.engine is not engine:
                 self._lookout = Lookout(engine)
             return self._lookout
+
+
+def _status(name: str) -> JobStatus:
+    try:
+        return JobStatus(name)
+    except ValueError:
+        raise InvalidValue(f"status: {name!r} is not one of {', '.join(JobStatus)}.", field="status") from None
 
 
 #: Kept only so that a forked child finds them.

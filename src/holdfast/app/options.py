@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import msgspec
 
 from holdfast.errors import InvalidArguments, InvalidValue
-from holdfast.model.commands import NewJob
+from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
+from holdfast.model.shapes import misfit
 from holdfast.model.times import stamp
+from holdfast.rules.values import problem_with
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 Seconds = float | timedelta
+#: The parameters of a call without any.
+EMPTY = msgspec.Raw(b"{}")
 
 
 class Changes(TypedDict, total=False):
@@ -119,6 +123,17 @@ class Chosen(msgspec.Struct, frozen=True):
     def new_job(self, *, job_id: str, job_type: str, namespace: str, params: msgspec.Raw) -> NewJob:
         """Build the job these options ask for."""
         return NewJob(**{"job_id": JobId(job_id), **self.fields}, job_type=job_type, namespace=namespace, params=params)
+
+    def demand_valid(self, job_type: str, namespace: str) -> None:
+        """Refuse values that no job could have, where they are written, by the rule that every job meets."""
+        sample = self.new_job(job_id="sample", job_type=job_type, namespace=namespace, params=EMPTY)
+        command = Enqueue(jobs=(sample,))
+        field = misfit(command)
+        if field is not None:
+            raise InvalidValue(f"{job_type}: {field} is not of the type this option takes.", field=field)
+        refusal = problem_with(command)
+        if refusal is not None:
+            raise refusal.error()
 
 
 def chosen_fields(options: Options | TaskOptions | Changes, kind: type) -> dict[str, Any]:
