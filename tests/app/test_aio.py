@@ -116,6 +116,8 @@ def test_a_wait_that_ran_out_says_why_and_changes_nothing(hf, echo):
         job = await echo.aio.enqueue("a")
         with pytest.raises(TimeoutError, match="no live worker knows task"):
             await job.aio.result(timeout=0)
+        with pytest.raises(TimeoutError, match=r"is QUEUED after 0\.01 s: no live worker"):
+            await job.aio.wait(0.01)
         assert await job.aio.status() == "QUEUED"
 
     asyncio.run(story())

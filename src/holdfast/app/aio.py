@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from holdfast.app.artifacts import Artifact
 from holdfast.app.jobs import Job
 from holdfast.app.lines import PAUSE_S, pages
-from holdfast.app.lookout import Awaited
+from holdfast.app.lookout import Awaited, ended_or_late
 from holdfast.app.options import Changes
 from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.tasks import Task
@@ -82,11 +82,13 @@ class AioJob(Generic[R]):
             await asyncio.to_thread(lookout.add, who)
             ended = await who.end(timeout)
         except TimeoutError:
-            # As the twin: it looks once more, and says what the job waits for.
-            ended = await asyncio.to_thread(self._job.wait, 0)
+            ended = None
         finally:
             lookout.drop(who)
-        return await self.refresh() if ended is None else ended
+        if ended is not None:
+            return ended
+        # As the twin does: one more look, which says what the job waits for, or that there is none.
+        return await asyncio.to_thread(ended_or_late, lookout.engine, self._job.id, timeout)
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
         """Wait for the job's result."""

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.app.artifacts import Artifact, artifacts_of
 from holdfast.app.lines import PAUSE_S, pages, run_of
-from holdfast.app.lookout import last_of
+from holdfast.app.lookout import ended_or_late, last_of
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
 from holdfast.engine.reasons import reason_of
@@ -115,19 +115,10 @@ class Job(Generic[R]):
         while True:
             with engine.read() as view:
                 seen, job = view.seq, last_of(view, self.id)
-            if job is None:
-                return self.refresh()  # there is none, and this says so
-            if job.has_ended:
-                return job
             left = None if deadline is None else deadline - engine.look().monotonic
-            if left is not None and left <= 0:
-                raise self._late(job, timeout)
+            if job is None or job.has_ended or (left is not None and left <= 0):
+                return ended_or_late(engine, self.id, timeout)
             engine.store.wait(seen, left)
-
-    def _late(self, job: Record, timeout: float | None) -> TimeoutError:
-        """Say what a job waits for that has not ended in time."""
-        reason = reason_of(self.app.engine, job)
-        return TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {reason.sentence}. It goes on.")
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's result, or that of the last of its automatic retries.

@@ -12,6 +12,8 @@ import threading
 from contextlib import suppress
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.reasons import reason_of
+from holdfast.errors import JobNotFound
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
 from holdfast.rules.retry import automatic_heir
@@ -30,6 +32,18 @@ def last_of(view: View, job_id: JobId) -> Job | None:
             break
         job = view.get(Job, heir)
     return job
+
+
+def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
+    """Give the ended job that stands for this one. Raises TimeoutError with what it waits for, or JobNotFound."""
+    with engine.read() as view:
+        job = last_of(view, job_id)
+    if job is None:
+        raise JobNotFound(f"there is no job {job_id}.", job_id=job_id)
+    if job.has_ended:
+        return job
+    reason = reason_of(engine, job)
+    raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {reason.sentence}. It goes on.")
 
 
 class Awaited:
