@@ -139,9 +139,12 @@ def _find(known: Sequence[WorkerInfo], word: str) -> WorkerInfo:
     """Find a worker by its id, its name, or the beginning of its id. Raises WorkerNotFound or AmbiguousId."""
     if not word:
         raise InvalidValue("an id must not be empty.", field="id")
+    named = [worker for worker in known if worker.name == word]
     for fits in (
         [worker for worker in known if worker.worker_id == word],
-        [worker for worker in known if worker.name == word and worker.state is not WorkerState.LOST],
+        # Only one that lives has a name; those that had it before it are asked for by id.
+        [worker for worker in named if worker.state is not WorkerState.LOST],
+        named,
         [worker for worker in known if worker.worker_id.startswith(word)],
     ):
         if len(fits) > 1:
