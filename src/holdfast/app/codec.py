@@ -151,6 +151,8 @@ def _type_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
 
 def _plain(value: Any, kind: Any, name: str) -> Any:
     """Turn an annotated value into plain JSON values; leave others alone, to be refused if they are not plain."""
+    if type(value) in _SIMPLE:
+        return value
     if kind in (Any, dict, list):
         return list(value) if kind is list else value
     try:
