@@ -356,7 +356,6 @@ def test_a_long_reader_does_not_keep_a_snapshot_from_returning(store, engine, mo
 def test_a_log_that_a_reader_keeps_from_being_cut_is_reported(store, engine, monkeypatch, caplog):
     monkeypatch.setattr("holdfast.stores.sqlite.store.COPY_AT", 4096)
     monkeypatch.setattr("holdfast.stores.sqlite.store.LONG_LOG", 50_000)
-    store._copy_at = 4096
     engine.ask(enqueue("a"))
     with store.read() as view:
         for number in range(20):

@@ -4,7 +4,7 @@
 - `batch` the records a batch knows and the rows it writes; `lookups` the queries behind a view.
 - `rows` records as rows with their sums; `statements` the SQL of `stores/sql`.
 - `connections` settings and errors; `schema` making, recognising and migrating the file.
-- `relog` making sure that what opening found stays.
+- `relog` making sure that what opening found stays; `cycle` how long the log is.
 - `beside` blobs, run logs and the roster, as tables of the same file.
 - `wake` wake-up between processes; `check` reading everything and naming what is wrong.
 """

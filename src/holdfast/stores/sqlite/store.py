@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
@@ -41,6 +41,7 @@ from holdfast.stores.sqlite.connections import (
     translated,
     wait_for_others,
 )
+from holdfast.stores.sqlite.cycle import Cycle, cycle_reaching
 from holdfast.stores.sqlite.guest import LateBell, joined
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.relog import write_log_again
@@ -55,15 +56,23 @@ PATIENCE_S = 30.0
 #: How long what is soft waits for them.
 SOFT_PATIENCE_S = 5.0
 #: Bytes of the write-ahead log at which a commit copies it into the database.
-COPY_AT = 16 * 1024 * 1024
+COPY_AT = 4 * 1024 * 1024
 #: Bytes of it from which on it is reported each time it cannot be cut: some reader keeps its view too long.
-LONG_LOG = 4 * COPY_AT
+LONG_LOG = 16 * COPY_AT
 #: Events read at a time by `feed`.
 PAGE = 500
 #: Seconds that a fork waits for a writer.
 FORK_S = 5.0
 #: Idle connections kept for readers.
 SPARE_READERS = 4
+
+
+class _Copied(NamedTuple):
+    """The last time the log was copied: in which cycle, from which length on again, and whether all of it was."""
+
+    salts: bytes
+    again_at: int
+    whole: bool
 
 
 class SqliteStore:
@@ -94,7 +103,7 @@ class SqliteStore:
         #: They were removed or replaced beneath us.
         self._lost = False
         self._failure: HoldfastError | None = None
-        self._copy_at = COPY_AT
+        self._copied = _Copied(b"", 0, whole=False)
         self._closed = False
         self._of_parent = False
         self._clock = clock = clock or SystemClock()
@@ -226,19 +235,34 @@ class SqliteStore:
         A failure ends the writing: copying goes on where it was left, and a sync that failed may have taken away what
         had been copied by then. Only the next to open begins anew.
         """
+        cycle = self._long_cycle()
+        if cycle is None:
+            return
+        size, whole = _log_size(self.path), False
         try:
-            if _log_size(self.path) < self._copy_at:
-                return
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            _, frames, copied = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            size, whole = frames * cycle.frame, copied == frames
         except sqlite3.Error as error:
             failure = translated(error, self.path)
             if not isinstance(failure, StoreFull):
                 self._failure = failure
-        # Readers, or a full disk, may have kept it from being cut: then it is tried again when the log has grown.
-        size = _log_size(self.path)
-        self._copy_at = max(COPY_AT, size + COPY_AT // 4)
-        if size > LONG_LOG:
+        # Readers, or a full disk, may keep it from beginning anew: then it is tried again when the log has grown.
+        stuck = not whole or (self._copied.whole and self._copied.salts == cycle.salts)
+        self._copied = _Copied(cycle.salts, size + COPY_AT // 4, whole=whole)
+        if size > LONG_LOG and stuck:
             log.warning("store.log_growing", extra={"file": self.path, "bytes": size})
+
+    def _long_cycle(self) -> Cycle | None:
+        """Give the cycle of the log if it is long enough to be copied, for the first time or again."""
+        if _log_size(self.path) < COPY_AT:
+            return None
+        try:
+            cycle = cycle_reaching(self.path, COPY_AT)
+            if cycle is not None and cycle.salts == self._copied.salts:
+                cycle = cycle_reaching(self.path, self._copied.again_at)
+        except OSError:
+            return None  # the next commit finds out what became of the log
+        return cycle
 
     def _take_back(self, batch: Batch, db: sqlite3.Connection) -> None:
         batch.finish()
@@ -495,7 +519,7 @@ def _identities(path: str) -> list[tuple[int, int] | None]:
 
 
 def _log_size(path: str) -> int:
-    """Give the length of the write-ahead log in bytes. It is cut whenever all of it has been copied."""
+    """Give the length of the write-ahead log in bytes, with what earlier cycles have left behind."""
     with suppress(OSError):
         return os.stat(f"{path}-wal").st_size  # noqa: PTH116 - the path may be bytes that are no text
     return 0
