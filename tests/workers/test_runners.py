@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import os
+import sys
 import threading
 from queue import Queue
 
@@ -175,3 +177,45 @@ def test_a_closed_loop_cancels_what_still_runs(desk):
     loop.close()
     assert desk.next()[2].begun
     loop.stop(one)  # nothing to stop any more, and no harm
+
+
+def test_a_coroutine_that_runs_too_long_and_will_not_be_cancelled_is_settled_now(loop, desk):
+    started, go = threading.Event(), threading.Event()
+
+    async def handler():
+        started.set()
+        go.wait(LONG)  # blocks the loop itself, so that nothing can be cancelled
+
+    slow = assignment(handler)
+    loop.start(slow)
+    assert started.wait(LONG)
+    slow.ask_to_stop(Stop.TIMEOUT)
+    loop.stop(slow)
+    kind, _, outcome = desk.next()
+    assert (kind, outcome.error_kind) == ("settled", "timeout")
+    go.set()
+    assert desk.next()[0] == "ended"
+
+
+def leave(how):
+    match how:
+        case "exits":
+            sys.exit(7)
+        case "raises":
+            raise RuntimeError("in the fork")
+
+
+@pytest.mark.parametrize(("how", "code"), [("returns", 0), ("exits", 7), ("raises", 1)])
+def test_a_fork_that_leaves_its_handler_ends_there(threads, loop, desk, how, code):
+    def forks():
+        pid = os.fork()
+        if pid:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return leave(how)
+
+    async def forks_async():
+        return forks()
+
+    for runner, handler in ((threads, forks), (loop, forks_async)):
+        runner.start(assignment(handler))
+        assert desk.next()[2] == Returned(msgspec.Raw(str(code).encode()))

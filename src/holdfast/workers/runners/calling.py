@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextvars
-from typing import Any
+import os
+import traceback
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -38,6 +42,32 @@ def own_context(context: Context) -> contextvars.Context:
     return variables
 
 
+class OneProcess:
+    """A block that a fork made inside it never leaves: out there it would be a second worker, with the same leases."""
+
+    def __enter__(self) -> None:
+        """Know where it begins."""
+        self._pid = os.getpid()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End a fork."""
+        if os.getpid() != self._pid:
+            _end_fork(error)
+
+
+def _end_fork(error: BaseException | None) -> NoReturn:
+    """Exit as a program does that ends here, but for buffers and threads, which are copies of the worker's own."""
+    if error is None:
+        os._exit(0)
+    if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+        os._exit((error.code or 0) & 0xFF)
+    with suppress(OSError):
+        os.write(2, "".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace"))
+    os._exit(1)
+
+
 def call(spec: TaskSpec, context: Context) -> Outcome:
     """Run a handler here, to its end."""
     arguments = unpacked(spec, context.job.params)
@@ -45,7 +75,8 @@ def call(spec: TaskSpec, context: Context) -> Outcome:
         return arguments
     args, kwargs = arguments
     try:
-        value = own_context(context).run(spec.run, *args, **kwargs)
+        with OneProcess():
+            value = own_context(context).run(spec.run, *args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
         return outcome_of(error, spec.no_retry)
     return packed(spec, value)

@@ -10,7 +10,7 @@ from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
 from holdfast.workers.runners import Desk
-from holdfast.workers.runners.calling import own_context, packed, unpacked
+from holdfast.workers.runners.calling import OneProcess, own_context, packed, unpacked
 
 
 class LoopRunner:
@@ -74,10 +74,12 @@ class LoopRunner:
         self._desk.end(assignment, outcome)
 
     def stop(self, assignment: Assignment) -> None:
-        """Cancel its task."""
+        """Cancel its task. A timeout is reported now: the handler may catch that, or keep the loop to itself."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._cancel, assignment.grant.token)
+        if assignment.stop is Stop.TIMEOUT:
+            self._desk.settle(assignment, assignment.stopped())
 
     def _cancel(self, token: Token) -> None:
         task = self._tasks.get(token)
@@ -105,7 +107,8 @@ async def _outcome(assignment: Assignment) -> Outcome:
         return arguments
     args, kwargs = arguments
     try:
-        value = await spec.run(*args, **kwargs)
+        with OneProcess():
+            value = await spec.run(*args, **kwargs)
     except asyncio.CancelledError:
         if assignment.stop is not None:
             raise

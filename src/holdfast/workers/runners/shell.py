@@ -19,7 +19,7 @@ from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
 from holdfast.workers.runners import Desk
-from holdfast.workers.runners.calling import own_context, packed, unpacked
+from holdfast.workers.runners.calling import OneProcess, own_context, packed, unpacked
 from holdfast.workers.runners.groups import Bell, Group, Ladder, obituary
 from holdfast.workers.runners.output import Output
 from holdfast.workers.shell import MAX_STDOUT, Shell, ShellResult, command
@@ -127,7 +127,8 @@ class ShellRunner:
             return arguments
         args, kwargs = arguments
         try:
-            returned = own_context(assignment.context).run(spec.run, *args, **kwargs)
+            with OneProcess():
+                returned = own_context(assignment.context).run(spec.run, *args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
             return outcome_of(error, spec.no_retry)
         try:
