@@ -91,7 +91,7 @@ def life() -> Generator[Step, list[Outcome], None]:
                     new("a1", retry_mode=RetryMode.CHAIN, max_attempts=3),
                     new("a2", priority=5),
                     new("a3", key="k3", key_hold=KeyHold.ACTIVE),
-                    new("a4", 9000),
+                    new("a4", 70_000),  # larger than a record: a blob, put before the commit that names it
                 ),
             ),
         ),

@@ -222,9 +222,9 @@ def test_commits_are_synced_again_after_every_write_beside_them(tmp_path):
         synchronous = lambda: store._writer.execute("PRAGMA synchronous").fetchone()[0]  # noqa: E731 - asked thrice
         store.blobs.put(b"x")
         assert synchronous() == 2
-        with pytest.raises(StoreFailed), store._write_beside():  # noqa: PT012 - both are the point
+        with pytest.raises(KeyError), store._write_beside():  # noqa: PT012 - both are the point
             assert synchronous() == 1
-            raise sqlite3.OperationalError
+            raise KeyError
         assert synchronous() == 2
         with pytest.raises(KeyboardInterrupt), store._write_beside():
             raise KeyboardInterrupt
@@ -240,6 +240,15 @@ def test_a_store_that_cannot_sync_again_takes_no_more_commits(tmp_path, monkeypa
     monkeypatch.setattr("holdfast.stores.sqlite.store.demand_setting", refuse)
     with pytest.raises(StoreFailed, match="not synced any more"):
         engine.store.blobs.put(b"x")
+    with pytest.raises(StoreFailed, match="an earlier write failed"):
+        enqueue(engine)
+    engine.close()
+
+
+def test_a_failed_write_beside_the_records_is_as_final_as_one_of_them(tmp_path):
+    engine = Engine(SqliteStore.open(tmp_path / "jobs.db"))
+    with pytest.raises(StoreFailed), engine.store._write_beside():
+        raise sqlite3.OperationalError("disk I/O error")
     with pytest.raises(StoreFailed, match="an earlier write failed"):
         enqueue(engine)
     engine.close()

@@ -298,7 +298,8 @@ class SqliteStore:
                 yield db
                 db.execute("COMMIT")
             except sqlite3.Error as error:
-                raise translated(error, self.path) from error
+                # It is the same log: a write or a sync of it that failed is final, whatever it was for.
+                raise self._remember(translated(error, self.path)) from error
             finally:
                 self._sync_again(db)
 
