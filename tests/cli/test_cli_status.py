@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import msgspec
 import pytest
 
-from holdfast.model.commands import Fail, Lease
+from holdfast.cli.target import now
+from holdfast.model.commands import Cancel, EndSessions, Fail, Lease
 from holdfast.model.jobs import RetryMode
+from holdfast.model.times import later
 
 
 def test_a_status_counts_everything_and_says_how_durable_an_answer_is(holdfast, rows, filled, opened):
@@ -26,6 +29,38 @@ def test_a_status_counts_everything_and_says_how_durable_an_answer_is(holdfast, 
     page = holdfast("status").stdout
     assert "dispatch    on\n" in page
     assert "x/far" in page
+
+
+def test_a_status_tells_who_works_and_how_long_the_oldest_due_job_has_waited(holdfast, rows, filled, opened, hire):
+    filled("a", "b")
+    filled("later", delay_s=3600)
+    nobody = rows("status")
+    assert nobody["workers"] == {"ready": 0, "draining": 0, "lost": 0}
+    with opened() as engine:
+        assert nobody["oldest_due"] == engine.job("a").created_at
+    assert "workers     none\n" in holdfast("status").stdout
+    hire("w-1")
+    hire("w-2", state="draining")
+    hire("w-3", last_seen=later(now(), -600))
+    assert rows("status")["workers"] == {"ready": 1, "draining": 1, "lost": 1}
+    page = holdfast("status").stdout
+    assert "workers     1 ready, 1 draining, 1 lost\n" in page
+    assert re.search(r"waiting     3, oldest due for \d+s\n", page)
+    with opened() as engine:
+        for job_id in ("a", "b"):
+            engine.ask(Cancel(job_id=job_id))
+    assert rows("status")["oldest_due"] is None, "what is delayed is not due"
+
+
+def test_a_status_tells_what_was_taken_back_from_a_process_that_ended(holdfast, rows, filled, opened):
+    filled("a", "b")
+    with opened() as engine:
+        engine.ask(Lease(worker_id="w", n=2, session_id="an earlier one"))
+        assert rows("status")["last_recovery"] is None
+    with opened() as engine:
+        engine.ask(EndSessions(session_id=engine.session_id, limit=10))
+    assert rows("status")["last_recovery"]["leases"] == 2
+    assert "s ago, 2 leases of an ended process taken back\n" in holdfast("status").stdout
 
 
 def test_relaxed_durability_is_named(rows, filled, place):
