@@ -58,6 +58,20 @@ def test_pieces_of_a_line_become_one(notes, scribe):
     ]
 
 
+def test_a_line_that_was_written_over_is_kept_as_it_was_last_seen(notes, scribe):
+    for piece in ("10 %\r", "20 %\r", "99 %", "\rdone\n", "a\r\n", "b\rc\r\n", "d\r", "\n"):
+        notes.write("stdout", piece)
+    assert texts(scribe) == ["done", "a", "c", "d"]
+
+
+def test_a_bar_that_never_ends_its_line_makes_no_lines(notes, scribe):
+    for n in range(10_000):
+        notes.write("stderr", f"\r{n} of 10000")
+    assert scribe.lines == []
+    notes.end()
+    assert texts(scribe) == ["9999 of 10000"]
+
+
 def test_a_long_line_is_cut_at_its_limit_and_says_so(notes, scribe):
     notes.say("log", "INFO", "ä" * MAX_LINE)
     (text,) = texts(scribe)
@@ -111,7 +125,9 @@ def test_a_large_file_stays_where_it_is(notes, scribe, tmp_path):
 
 def test_what_is_no_file_is_refused(notes, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe"):
+    odd = tmp_path / "\udcff"
+    odd.touch()
+    for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe", odd):
         with pytest.raises(InvalidValue):
             notes.keep(str(path), None, None)
     (tmp_path / "file").touch()
@@ -128,6 +144,30 @@ def test_a_run_has_at_most_200_artifacts(notes, tmp_path):
     with pytest.raises(InvalidValue, match="at most 200"):
         notes.keep(str(tmp_path / "file"), None, None)
     assert len(notes.artifacts) == 200
+
+
+def test_a_list_of_artifacts_never_outgrows_its_record(notes, tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.workers.notes.MAX_LIST", 250)
+    (tmp_path / "file").touch()
+    notes.keep(str(tmp_path / "file"), "a", None)
+    with pytest.raises(InvalidValue, match="too long"):
+        notes.keep(str(tmp_path / "file"), "b" * 200, None)
+    assert [one.name for one in notes.artifacts] == ["a"]
+
+
+def test_a_report_refused_for_what_was_left_behind_is_sent_without_it(hf):
+    """Nothing we know of is refused so; should it happen, neither the worker nor the job pays for it."""
+
+    @hf.task(max_attempts=1)
+    def works() -> int:
+        hf.current.notes.advance(Progress(message="x" * 9000))
+        return 1
+
+    job = works.enqueue()
+    hf.work(until_idle=True)
+    (run,) = job.runs()
+    assert (run.status, job.result(0)) == ("COMPLETED", 1)
+    assert bytes(run.progress) == b"null"
 
 
 def test_progress_and_artifacts_are_recorded_with_the_run_whatever_ended_it(hf, tmp_path):
@@ -164,6 +204,10 @@ def test_a_progress_that_makes_no_sense_fails_nothing(hf):
             seen.append(me.notes.progress.fraction)
         me.progress(0.5, data="x" * 5000)
         me.progress(0.25, data=object())
+        deep = []
+        for _ in range(63):
+            deep = [deep]
+        me.progress(0.25, data=deep)  # as deep as a payload may be, and then one more
 
     job = works.enqueue()
     hf.work(until_idle=True)

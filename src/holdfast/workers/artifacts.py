@@ -31,6 +31,9 @@ def take(path: str, name: str | None, media_type: str | None, put: Callable[[byt
     for field, text in (("name", title), ("media_type", kind)):
         if not 0 < len(text) <= MAX_NAME or not text.isprintable():
             raise InvalidValue(f"artifact: the {field} {text!r:.80} cannot be kept.", field=field)
+    if not path.isprintable():
+        # Undecodable bytes, too: no record could hold them.
+        raise InvalidValue(f"artifact: {path!r:.200} is no path that can be recorded.", field="path")
     try:
         # Not blocking: a pipe nobody writes to would hold the handler for good.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -28,6 +28,8 @@ MAX_LINE = 8 * 1024
 #: Bytes of all lines of one run; what comes later is left out.
 MAX_LINES = 1 << 20
 
+#: Bytes of the list of a run's artifacts, far below what a record takes.
+MAX_LIST = 512 * 1024
 _FULL = f"… {MAX_LINES:,} bytes are kept of a run's lines; the rest is left out"
 _encode = msgspec.json.Encoder().encode
 
@@ -110,6 +112,7 @@ class RunNotes:
             return
         with self._lock:
             *whole, rest = (self._open.pop(stream, "") + text).split("\n")
+            rest = _shown(rest)
             # A line without end is cut into pieces before it fills the memory.
             while len(rest) >= MAX_LINE:
                 whole.append(rest[:MAX_LINE])
@@ -117,7 +120,7 @@ class RunNotes:
             if rest:
                 self._open[stream] = rest
         for line in whole:
-            self._line(stream, "", line.removesuffix("\r"))
+            self._line(stream, "", _shown(line).removesuffix("\r"))
 
     def end(self) -> None:
         """Close lines that were left open."""
@@ -158,8 +161,17 @@ class RunNotes:
             )
         taken = take(path, name, media_type, self._scribe.put)
         with self._lock:
-            self.artifacts = (*self.artifacts, taken)
+            listed = (*self.artifacts, taken)
+            if len(_encode(listed)) > MAX_LIST:
+                raise InvalidValue("the names and paths of a run's artifacts are too long; this one was not kept.")
+            self.artifacts = listed
         return taken
+
+    def forget(self) -> bool:
+        """Let go of progress and artifacts; tell whether there were any."""
+        had_any = self.progress is not None or bool(self.artifacts)
+        self.progress, self.artifacts = None, ()
+        return had_any
 
     def reported(self) -> tuple[msgspec.Raw, msgspec.Raw]:
         """Give artifacts and progress as a report carries them."""
@@ -167,3 +179,9 @@ class RunNotes:
             msgspec.Raw(_encode(self.artifacts)) if self.artifacts else NULL,
             msgspec.Raw(_encode(self.progress)) if self.progress is not None else NULL,
         )
+
+
+def _shown(line: str) -> str:
+    """Give what a terminal would show of a line that was written over, as progress bars do."""
+    before, _, last = line.rpartition("\r")
+    return last if last or not before else before.rpartition("\r")[2] + "\r"

@@ -289,8 +289,10 @@ class Pump:
             self.released += isinstance(outcome, Released) and outcome.begun
         elif reply.code in _GONE:
             self._lose(held, reply)
+        elif held.notes.forget():
+            self._outbox.append((held, outcome))  # should the notes be what was refused, no run fails for them
         elif isinstance(outcome, Released):
-            raise reply.error()  # a release has nothing that could be wrong
+            raise reply.error()  # a release alone has nothing that could be wrong
         elif isinstance(outcome, Raised) and outcome.retry_after_s is None:
             self._outbox.append((held, Released(begun=True)))
         else:
