@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -19,14 +20,14 @@ FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
 class Terminal:
     """A command on a pseudo-terminal of its own."""
 
-    def __init__(self, url, *args, columns=80, lines=24, **env):
+    def __init__(self, url, *args, columns=80, lines=24, stdin=None, **env):
         self.text = ""
         self._end, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from holdfast.cli import main; main()", *args],
-            stdin=inner,
+            stdin=inner if stdin is None else stdin,
             stdout=inner,
             stderr=inner,
             env={**kept, "HOLDFAST_STORE": url, "TERM": "xterm", "PYTHONUTF8": "1", **env},
@@ -41,6 +42,11 @@ class Terminal:
 
     def keys(self, text):
         os.write(self._end, text.encode())
+
+    def resize(self, columns, lines):
+        """Give the terminal another size, and tell the command as a terminal does."""
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
 
     def _read(self):
         ready, _, _ = select.select([self._end], [], [], 60)

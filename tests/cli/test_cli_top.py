@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 
 import msgspec
 import pytest
@@ -249,3 +250,28 @@ def test_a_store_that_is_not_there_is_told_on_the_ordinary_screen(tmp_path):
     text, code = Terminal(f"sqlite:{tmp_path / 'none'}", "top").end()
     assert (code, "there is no store at" in text, "Traceback" in text) == (3, True, False)
     assert text.rindex("there is no store") > text.rfind("\x1b[?1049l")
+
+
+def test_another_size_of_the_window_is_followed(url):
+    engine = Engine(open_store(url))
+    engine.ask(new("job-a"))
+    engine.close()
+    watching = Terminal(url, "top", columns=60, NO_COLOR="1")
+    watching.until(r"by age")
+    drawn = len(watching.text)
+    watching.resize(30, 30)
+    watching.until(rf"(?s).{{{drawn}}}.*s sort")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", watching.text[drawn:])
+    assert max(width(line) for line in shown.replace("\r", "").splitlines()) == 30
+    watching.keys("q")
+    assert watching.end()[1] == 0
+
+
+def test_without_keys_it_goes_on_until_interrupted(url):
+    engine = Engine(open_store(url))
+    engine.ask(new("job-a"))
+    engine.close()
+    watching = Terminal(url, "top", stdin=subprocess.DEVNULL)
+    watching.until(r"waiting")
+    watching.process.send_signal(signal.SIGINT)
+    assert watching.end()[1] == 130

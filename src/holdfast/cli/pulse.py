@@ -66,14 +66,14 @@ class Pulse:
         for after in starts:
             # Where events were trimmed away, less is looked back at; in the end rates begin with what comes next.
             with suppress(InvalidValue):
-                self._count(store.feed(after), upto)
+                # Read whole before any of it is counted: it may be trimmed while it is read.
+                entries = [entry for entry in store.feed(after) if entry.seq <= upto]
+                self._count(entries)
                 return
 
-    def _count(self, entries: Iterable[Entry], upto: int) -> None:
+    def _count(self, entries: Iterable[Entry]) -> None:
         decode = msgspec.json.Decoder(_Tag).decode
         for entry in entries:
-            if entry.seq > upto:
-                break
             tag = decode(entry.event)
             self._since = self._since or entry.ts
             if tag.type in _COUNTED:

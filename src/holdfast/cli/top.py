@@ -155,22 +155,22 @@ def _look(place: Target, events: SimpleQueue[Event]) -> None:
 @contextmanager
 def _keys(events: SimpleQueue[Event]) -> Iterator[None]:
     """Hear each key as it is pressed, and of a window that changes; afterwards the terminal is as it was."""
-    signal.signal(signal.SIGWINCH, lambda number, frame: _resized(events, number, frame))
-    if not sys.stdin.isatty():
-        yield
-        return
-    fd = sys.stdin.fileno()
-    before = termios.tcgetattr(fd)
+
+    def resized(_number: int, _frame: FrameType | None) -> None:
+        events.put(None)  # a SimpleQueue may be filled from a signal handler
+
+    fd = sys.stdin.fileno() if sys.stdin.isatty() else None
+    mode = None if fd is None else termios.tcgetattr(fd)
+    heard = signal.signal(signal.SIGWINCH, resized)
     try:
-        tty.setcbreak(fd)
-        threading.Thread(target=_read, args=(fd, events), name="top-keys", daemon=True).start()
+        if fd is not None:
+            tty.setcbreak(fd)
+            threading.Thread(target=_read, args=(fd, events), name="top-keys", daemon=True).start()
         yield
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
-
-
-def _resized(events: SimpleQueue[Event], _number: int, _frame: FrameType | None) -> None:
-    events.put(None)  # a SimpleQueue may be filled from a signal handler
+        signal.signal(signal.SIGWINCH, heard)
+        if fd is not None and mode is not None:
+            termios.tcsetattr(fd, termios.TCSADRAIN, mode)
 
 
 def _read(fd: int, events: SimpleQueue[Event]) -> None:
