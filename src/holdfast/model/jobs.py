@@ -103,7 +103,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     priority: int = 0
     #: Place in the band, gaps of 100.
     position: int = 0
-    #: The band: -priority.
+    #: The band: -priority, or with aging less the longer ago it was enqueued.
     rank: int = 0
     #: Delay, backoff or snooze: not leased before this.
     not_before: Timestamp | None = None
