@@ -35,3 +35,8 @@ def test_every_record_has_a_table_and_jobs_come_before_their_runs():
 
 def test_parts_of_a_pair_cannot_run_into_each_other():
     assert pair("a", "bc") != pair("ab", "c")
+
+
+def test_a_queue_written_before_it_had_limits_has_none():
+    old = b'{"namespace":"n","name":"q","paused":true,"pause_reason":"full"}'
+    assert msgspec.json.decode(old, type=Queue) == Queue("n", "q", paused=True, pause_reason="full")

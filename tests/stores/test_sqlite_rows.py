@@ -6,8 +6,9 @@ import msgspec
 
 from holdfast.engine import Engine
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
-from holdfast.model.jobs import Backoff
+from holdfast.model.jobs import Backoff, Job, Run
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.rows import JOBS, RUNS
 
 
 def test_a_row_changed_by_another_process_keeps_a_true_sum(tmp_path):
@@ -23,3 +24,13 @@ def test_a_row_changed_by_another_process_keeps_a_true_sum(tmp_path):
     assert first.store.check() == []
     first.close()
     second.close()
+
+
+def test_a_job_and_a_run_without_options_are_written_by_the_narrow_statements():
+    now = "2026-01-01T00:00:00.000000Z"
+    job = JOBS.write(Job("a", "work", msgspec.Raw(b"{}"), now))
+    run = RUNS.write(Run("r", "a", 1, now, msgspec.Raw(b"{}"), worker_id="w", token=1))
+    assert JOBS.inserts[0].fits(job)
+    assert RUNS.inserts[0].fits(run)
+    assert not JOBS.inserts[0].fits(JOBS.write(Job("a", "work", msgspec.Raw(b"{}"), now, key="k")))
+    assert all(table.inserts[-1].fits(row) for table, row in ((JOBS, job), (RUNS, run)))

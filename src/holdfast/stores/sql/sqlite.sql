@@ -262,8 +262,8 @@ UPDATE jobs SET lane = 0, sum = sum & 4294967295 WHERE row IN (
 INSERT INTO jobs (
   job_id, job_type, params, created_at, namespace, queue, status, priority, position, rank, lease_s, retry_mode,
   max_attempts, max_expiries, backoff, attempts, expiries, snoozes, executions, backfill_id, direct, key_scope,
-  key_hold, key_limit, deliveries, seq, lane, sum
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  key_hold, key_limit, deliveries, result, seq, lane, sum
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_job
 -- A new job.
@@ -310,8 +310,9 @@ DELETE FROM jobs WHERE job_id = ?;
 -- name: insert_open_run
 -- A run that begins.
 INSERT INTO job_runs (
-  run_id, job_id, run_no, started_at, params_snapshot, namespace, queue, worker_id, token, sum
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  run_id, job_id, run_no, started_at, params_snapshot, namespace, queue, worker_id, token, details, artifacts, progress,
+  sum
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_run
 -- A new run.
