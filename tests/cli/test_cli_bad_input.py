@@ -156,6 +156,8 @@ def test_a_full_disk_exits_7_and_what_was_told_durable_stays(run, holdfast, plac
     assert all("Traceback" not in one.stderr for one in told)
     refused = next(one for one in told if one.returncode)
     assert ("The disk stayed full" if place.startswith("wal:") else "disk I/O error") in refused.stderr
+    if place.startswith("wal:"):
+        assert "holdfast: journal.failed: error The disk stayed full" in refused.stderr
     kept = {f"job-{n}" for n, code in enumerate(codes) if code == 0}
     assert kept <= set(holdfast("jobs", "ls", "-o", "ids").stdout.split())
     assert holdfast("store", "check", place).exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from pseudoterminal import Terminal
 
 from holdfast.cli.target import now
 from holdfast.model.commands import Complete, Lease
@@ -117,6 +118,16 @@ def test_several_are_asked_together_and_ids_come_from_stdin(busy, holdfast, open
     assert (told.exit_code, told.stdout.split()) == (0, ["box:1:aa", "box:2:bb"])
     with opened() as engine:
         assert {worker.wish for worker in engine.store.workers.all()} == {Wish.STOP}
+
+
+def test_on_a_terminal_it_asks_before_it_stops_several(busy, place, opened):
+    asking = Terminal(place, "workers", "stop", "box:1:aa", "box:2:bb")
+    asking.until(r"Stop 2 workers: box:1:aa, box:2:bb\? \[y/N\]: ")
+    asking.keys("n\n")
+    text, code = asking.end()
+    assert (code, "Nothing was changed." in text) == (1, True)
+    with opened() as engine:
+        assert engine.store.workers.wish("box:1:aa") is None
 
 
 def test_a_dry_run_asks_nobody(busy, holdfast, opened):

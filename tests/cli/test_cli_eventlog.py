@@ -1,0 +1,39 @@
+"""What the library logs is told with its facts, on one line, and only where nobody else listens."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+from holdfast.cli.eventlog import told
+
+PROGRAM = """
+import logging, sys
+if "own" in sys.argv:
+    logging.basicConfig(format="mine %(message)s")
+from holdfast.cli.eventlog import show_events
+show_events()
+show_events()
+log = logging.getLogger("holdfast.worker")
+log.info("run.discarded")
+log.warning("lease.lost", extra={"job": "a\\x1b[2J", "code": 7})
+"""
+
+
+def said(*args):
+    told = subprocess.run([sys.executable, "-c", PROGRAM, *args], capture_output=True, text=True, check=True)
+    assert told.stdout == ""
+    return told.stderr
+
+
+def test_warnings_are_told_once_with_their_facts():
+    assert said() == "holdfast: lease.lost: job a\\x1b[2J, code 7\n"
+
+
+def test_an_application_that_listens_gets_them_alone():
+    assert said("own") == "mine lease.lost\n"
+
+
+def test_an_event_without_facts_is_its_name():
+    assert told(logging.makeLogRecord({"msg": "journal.no_flusher"})) == "journal.no_flusher"
