@@ -25,7 +25,7 @@ from typing import NamedTuple, Self
 
 from holdfast.testing.bench import Row
 
-#: How long the parties have for one answer, seconds.
+#: How long a party has to end, seconds.
 PATIENCE_S = 120
 
 

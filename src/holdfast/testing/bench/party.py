@@ -21,6 +21,8 @@ from holdfast import Holdfast
 
 #: Seconds between two looks at how many jobs are done.
 LOOK_S = 0.005
+#: Seconds that all jobs of a turn may take.
+PATIENCE_S = 120.0
 #: Jobs in one call of `enqueue_many`.
 MANY = 1000
 _TICK = struct.Struct("<d")
@@ -72,7 +74,12 @@ class _Ours:
     def work(self) -> Callable[[], int]:
         worker = self.app.worker()
         worker.start()
-        return lambda: worker.pump.reported
+
+        def done() -> int:
+            worker.join(0)  # raises what a worker that failed ended with
+            return worker.pump.reported
+
+        return done
 
 
 class _Huey:
@@ -130,7 +137,7 @@ def main(kind: str, path: str, ticks_in: int, ticks_out: int) -> None:
     for line in sys.stdin:
         verb, *rest = line.split()
         count = int(rest[0]) if rest else 0
-        answer: object = time.monotonic()
+        answer: float | list[float] = time.monotonic()
         match verb:
             case "work":
                 done = party.work()
@@ -143,6 +150,8 @@ def main(kind: str, path: str, ticks_in: int, ticks_out: int) -> None:
                 answer = [latency() for _ in range(count)]
             case _:  # done
                 while done() < count:
+                    if time.monotonic() > answer + PATIENCE_S:
+                        raise TimeoutError(f"{done()} of {count} jobs were done after {PATIENCE_S} s")
                     pause.wait(LOOK_S)
                 answer = time.monotonic()
         print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
