@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from pseudoterminal import Terminal
@@ -31,21 +33,10 @@ def test_workers_are_listed_with_what_they_hold(busy, rows, holdfast):
     assert (other["state"], other["used"], other["queues"]) == ("draining", 0, ["mail", "default"])
     title, *lines = holdfast("workers", "ls").stdout.splitlines()
     assert title.split() == ["STATE", "WORKER", "NAME", "SLOTS", "SEEN", "QUEUES", "HOST", "PID", "VERSION", "RUNNING"]
-    assert lines[0].split() == [
-        "✓",
-        "ready",
-        "box:1:aa",
-        "front",
-        "2/8",
-        "0s",
-        "default",
-        "far",
-        "7",
-        "0.1.0",
-        "a",
-        "b",
-    ]
-    assert lines[1].split()[:5] == ["‖", "draining", "box:2:bb", "0/4", "0s"]
+    first, second = (line.split() for line in lines)
+    assert first[:5] + first[6:] == ["✓", "ready", "box:1:aa", "front", "2/8", "default", "far", "7", "0.1.0", "a", "b"]
+    assert re.fullmatch(r"\d+s", first[5])
+    assert second[:4] == ["‖", "draining", "box:2:bb", "0/4"]
     assert [worker["worker_id"] for worker in rows("workers", "ls", "--state", "ready")] == ["box:1:aa"]
     assert holdfast("workers", "ls", "-o", "ids").stdout.split() == ["box:1:aa", "box:2:bb"]
     assert rows("workers", "ls", "--namespace", "other") == []
@@ -74,14 +65,14 @@ def test_jobs_leased_ahead_of_free_slots_take_none(filled, opened, hire, rows):
 
 def test_a_worker_is_shown_with_its_leases_and_how_far_they_are(busy, rows, holdfast):
     page = holdfast("workers", "show", "box:1").stdout
-    assert "✓ ready  takes jobs; seen 0 s ago" in page
+    assert re.search(r"✓ ready  takes jobs; seen \d+ s ago", page)
     assert "7 on far" in page
     assert "work, mail" in page
     assert "2 of 8 in use" in page
     *_, title, first, second = page.splitlines()
     assert title.split() == ["STATUS", "ID", "TASK", "QUEUE", "AGE", "LEASE", "PROGRESS"]
     assert "[████▊       ]  40 %  2 of 5  resizing" in first
-    assert "29s" in first
+    assert re.search(r" \d+s  \[", first), "the lease has so much time left"
     assert second.split()[:3] == ["▶", "RUNNING", "b"]
     told = rows("workers", "show", "front")
     assert told["runs"][0]["progress"]["fraction"] == 0.4
