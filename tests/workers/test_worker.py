@@ -1,6 +1,7 @@
 """A worker ends cleanly: nothing stays leased, whatever its handlers do."""
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -69,13 +70,23 @@ def test_a_drained_worker_lets_its_handlers_end_and_leases_no_more(hf, handlers)
     assert (running.status, late.status) == ("COMPLETED", "QUEUED")
 
 
-def test_an_idle_worker_ends_at_once_whatever_the_grace(hf, handlers):
+@pytest.mark.parametrize("grace_s", [30, math.inf, math.nan, -1])
+def test_an_idle_worker_ends_at_once_whatever_the_grace(hf, handlers, grace_s):
     w = hf.worker(concurrency=2)
-    while w.pump.cycle():
-        pass
-    w.pump.look()
-    w.drain(grace_s=30)
-    w.pump.run()
+    w.start()
+    w.drain(grace_s)
+    assert w.join(LONG)
+
+
+def test_a_grace_without_end_lets_every_handler_end(hf, handlers):
+    job = handlers.willing.enqueue()
+    w = hf.worker(concurrency=2)
+    w.start()
+    handlers.wait_started(1)
+    w.drain(math.inf)
+    handlers.open.set()
+    assert w.join(LONG)
+    assert job.result(timeout=0) == "done"
 
 
 def test_after_the_grace_handlers_are_asked_to_stop(hf, handlers):

@@ -119,7 +119,7 @@ class Pump:
     def drain(self, grace_s: float) -> None:
         """Lease no more, give handlers `grace_s` seconds to end, then ask them to stop and release the rest."""
         if self._grace_s is None:
-            self._grace_s = grace_s
+            self._grace_s = grace_s if grace_s > 0 else 0.0  # what is not a number, too
         self.quiet()
 
     def quiet(self) -> None:
@@ -185,7 +185,7 @@ class Pump:
         return True
 
     def _is_over(self) -> bool:
-        return self._stop_at < _NEVER and not self._outbox and self._slots.is_quiet()
+        return self.is_draining and not self._outbox and self._slots.is_quiet()
 
     def _now(self) -> float:
         return self._engine.look().monotonic
