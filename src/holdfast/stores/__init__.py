@@ -8,6 +8,8 @@ the changed records. Leaving the batch makes all of it durable at once, or, on a
 Legal order of calls: open → (write | read | feed | wait | check | snapshot | trim)* → close. One batch at a time per
 process; any number of readers. After a failed commit every call raises `StoreFailed` until the store is reopened.
 
+Beside its records a store keeps content and soft knowledge (`beside`): blobs, lines of runs, workers, sessions.
+
 - `memory:` tables in this process; the model for all others.
 - `wal:` the same tables, folded from a journal; one fsync per batch.
 - `sqlite:` one table a kind of record, many processes on one file; one transaction per batch.
