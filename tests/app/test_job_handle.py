@@ -9,7 +9,9 @@ import pytest
 
 from holdfast import Holdfast, Retry
 from holdfast.errors import InvalidOperation, InvalidValue, PayloadTooLarge, RunNotFound
+from holdfast.model.commands import Lease, Release
 from holdfast.model.payloads import ref_in
+from holdfast.model.workers import LiveRun, Progress, WorkerInfo
 from holdfast.points import listening
 
 LARGE = 5 << 20
@@ -91,6 +93,20 @@ def test_progress_is_live_while_a_job_runs_and_kept_when_it_has_ended(hf):
         assert worker.join(30)
     assert job.status == "COMPLETED"
     assert (job.progress.done, job.progress.total, job.progress.message) == (3, 10, "a third, nearly")
+
+
+def test_what_a_worker_said_of_a_run_is_not_the_progress_of_the_next_one(hf):
+    job = hf.task(name="t")(lambda: None).enqueue()
+    engine = hf.engine
+    (grant,) = engine.ask(Lease(worker_id="first")).grants
+    at = engine.look().now
+    live = LiveRun(job.id, grant.run_id, "t", at, Progress(0.5, message="half"))
+    about = {"name": "", "host": "far", "pid": 7, "version": "0", "started_at": at, "last_seen": at}
+    engine.store.workers.note(WorkerInfo(worker_id="first", runs=(live,), **about))
+    assert job.progress.message == "half"
+    engine.ask(Release(job_id=job.id, token=grant.token, begun=True))
+    engine.ask(Lease(worker_id="second"))
+    assert job.progress is None
 
 
 # --- what it left behind ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from pseudoterminal import Terminal
 
 from holdfast.cli.target import now
-from holdfast.model.commands import Complete, Lease
+from holdfast.model.commands import Complete, Lease, Release
 from holdfast.model.times import later
 from holdfast.model.workers import LiveRun, Progress, Wish, WorkerState
 
@@ -77,6 +77,16 @@ def test_a_worker_is_shown_with_its_leases_and_how_far_they_are(busy, rows, hold
     told = rows("workers", "show", "front")
     assert told["runs"][0]["progress"]["fraction"] == 0.4
     assert told["jobs"][0]["lease_expires_at"] > now()
+
+
+def test_what_a_worker_said_of_a_run_is_not_shown_for_the_next_run_of_the_job(busy, rows, opened):
+    first, _ = busy
+    with opened() as engine:
+        engine.ask(Release(job_id=first.job.job_id, token=first.token, begun=True))
+        engine.ask(Lease(worker_id="box:2:bb", n=1))
+    assert rows("jobs", "show", first.job.job_id)["progress"] is None
+    running = {job["job_id"]: job["progress"] for job in rows("top")["running_jobs"]}
+    assert running == {"a": None, "b": None}
 
 
 def test_a_lease_that_has_run_out_is_named(busy, holdfast, opened):

@@ -21,7 +21,7 @@ from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.logs import LogLine
 from holdfast.model.payloads import NULL
-from holdfast.model.workers import Progress, WorkerState
+from holdfast.model.workers import Progress
 from holdfast.rules.explain import Reason
 
 if TYPE_CHECKING:
@@ -80,14 +80,15 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> Progress | None:
-        """How far the job is: what its worker said last, or what its last run ended with; None if nothing was said."""
-        engine = self.app.engine
-        live = [worker for worker in engine.store.workers.all() if worker.state is not WorkerState.LOST]
-        for found in (run for worker in live for run in worker.runs if run.job_id == self.id):
-            return found.progress
+        """How far the job's newest run is: what its worker said last, or what it ended with; None if nothing was said."""
         runs = self.runs()
-        said = runs[-1].progress if runs else NULL
-        return None if said == NULL else msgspec.json.decode(said, type=Progress)
+        if not runs:
+            return None
+        last = runs[-1]
+        if last.status is not None:
+            return None if last.progress == NULL else msgspec.json.decode(last.progress, type=Progress)
+        live = (run for worker in self.app.engine.store.workers.all() for run in worker.runs)
+        return next((run.progress for run in live if run.run_id == last.run_id), None)
 
     def log(self, run_no: int | None = None, *, follow: bool = False) -> Iterator[LogLine]:
         """Walk the lines of a run, by default the newest; with `follow` wait for more of them until the job has ended.

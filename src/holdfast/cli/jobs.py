@@ -92,10 +92,8 @@ def show_jobs(*, ids: tuple[str, ...], only: str | None, watch: float | None, ou
     def look(view: View, store: Store) -> Shown:
         at, workers = now(), store.workers.all()
         reasons, said = Reasons(view, at, workers), progresses(workers)
-        found = [
-            jobrows.Known(job, reasons.of(job), view.runs(job.job_id), said.get(job.job_id))
-            for job in find_all(view, place, words)
-        ]
+        known = [(job, reasons.of(job), view.runs(job.job_id)) for job in find_all(view, place, words)]
+        found = [jobrows.Known(*one, said.get(one[2][-1].run_id) if one[2] else None) for one in known]
 
         def page() -> list[str]:
             pages = [jobrows.job_page(known, at, out.screen) for known in found]

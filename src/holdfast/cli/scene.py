@@ -36,6 +36,7 @@ class Scene(NamedTuple):
     #: Since when the job that waits longest could have run; None if none could.
     oldest_due: Timestamp | None
     running: Sequence[Held]
+    #: Job id → what its run last said.
     progress: dict[str, Progress]
     staff: Sequence[Staff]
 
@@ -55,6 +56,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
     rows = queue_rows(view, space)
     held = [one for one in running(view) if space in (None, one.job.namespace)]
     known = [worker for worker in store.workers.all() if space in (None, worker.namespace)]
+    said = progresses(known)
     pulse.follow(store, view.seq)
     return Scene(
         at=at,
@@ -67,7 +69,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         queues=rows,
         oldest_due=_oldest_due(view, rows, at),
         running=held,
-        progress=progresses(known),
+        progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
         staff=staff(held, known),
     )
 

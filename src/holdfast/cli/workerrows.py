@@ -48,10 +48,11 @@ _LEASE_COLUMNS = (
 
 
 class Held(NamedTuple):
-    """A RUNNING job, and since when its run goes."""
+    """A RUNNING job, since when its run goes, and which one it is."""
 
     job: Job
     since: Timestamp
+    run_id: str = ""
 
 
 class Staff(NamedTuple):
@@ -78,14 +79,14 @@ def running(view: View) -> list[Held]:
     """Give the RUNNING jobs, oldest lease first: tokens only grow."""
     jobs = [job for job in view.due(Lane.LEASE, FOREVER) if isinstance(job, Job)]
     runs = [(job, view.last_run(job.job_id)) for job in jobs]
-    found = [Held(job, job.created_at if run is None else run.started_at) for job, run in runs]
+    found = [Held(job, job.created_at) if run is None else Held(job, run.started_at, run.run_id) for job, run in runs]
     return sorted(found, key=lambda held: held.job.token or 0)
 
 
 def progresses(workers: Sequence[WorkerInfo]) -> dict[str, Progress]:
-    """Give job id → what its run last said, as far as the roster knows."""
+    """Give run id → what it last said, as far as the roster knows. A lost worker may tell of runs long over."""
     said = [run for worker in workers for run in worker.runs]
-    return {run.job_id: run.progress for run in said if run.progress is not None}
+    return {run.run_id: run.progress for run in said if run.progress is not None}
 
 
 def worker_record(one: Staff) -> Record:
@@ -101,7 +102,7 @@ def worker_record(one: Staff) -> Record:
                 "started_at": since,
                 "lease_expires_at": job.lease_expires_at,
             }
-            for job, since in one.jobs
+            for job, since, _ in one.jobs
         ],
     }
 
@@ -177,8 +178,8 @@ def lease_table(one: Staff, now: Timestamp, screen: Screen) -> list[str]:
     size = id_length([held.job.job_id for held in one.jobs], screen)
     look = look_of("RUNNING")
     rows = []
-    for job, since in one.jobs:
-        told = said.get(job.job_id)
+    for job, since, run_id in one.jobs:
+        told = said.get(run_id)
         rows.append(
             [
                 f"{screen.glyph(look)} {screen.paint(job.status, look)}",
