@@ -22,6 +22,7 @@ from holdfast.engine import Engine
 from holdfast.engine.maintenance import recover, tick
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.journal.fs import Handle, OsFS
+from holdfast.journal.segments import FOLDER
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, RetryMode
@@ -33,8 +34,10 @@ from holdfast.testing.oracle import Oracle
 PRODUCERS = WORKERS = 4
 #: Jobs a producer makes before it rests; a child is meant to be killed long before.
 MOST = 400
-#: Bytes of a padding so large that its write can be met half done.
-LARGE = 1_000_000
+#: Bytes of a padding so large that its write to the log can be met half done, but that still fits a record.
+LARGE = 60_000
+#: Bytes of one that does not: it is kept beside the record.
+HUGE = 200_000
 #: Short, so that what a killed process held is soon run by others, and what is merely slow is lost now and then.
 LEASE_S = 2.0
 #: Seconds a worker waits for work before it looks whether time has ended something.
@@ -52,7 +55,7 @@ def produced(job_id: str, size: int) -> Enqueue:
     job = NewJob(
         job_id=JobId(job_id),
         job_type="work",
-        params=msgspec.Raw(msgspec.json.encode({"padding": "x" * size})),
+        params=msgspec.Raw(msgspec.json.encode({"padding": job_id + "x" * size})),
         priority=101 if number % 20 == 19 else number % 3,
         retry_mode=RetryMode.CHAIN if number % 2 else RetryMode.REQUEUE,
         backoff=Backoff(base_s=0, jitter=0),
@@ -64,7 +67,7 @@ def produce(engine: Engine, name: str, dice: Random) -> None:
     """Create jobs, and tell which were sent, taken and refused."""
     for number in range(MOST):
         job_id = f"{name}-{number}"
-        size = LARGE if dice.random() < 0.04 else dice.randrange(200)
+        size = dice.choices((dice.randrange(200), LARGE, HUGE), (93, 4, 3))[0]
         tell("sent", job_id, size)
         outcome = engine.submit(produced(job_id, size))
         tell("no" if isinstance(outcome, Refusal) else "yes", job_id)
@@ -114,11 +117,11 @@ def _end(engine: Engine, grant: Grant, dice: Random) -> None:
 
 
 class HalfDone(OsFS):
-    """Files whose first large write stops half done: the process will be killed there."""
+    """Files of which the log's first large write stops half done: the process will be killed there."""
 
     def write(self, h: Handle, data: bytes | memoryview) -> int:
         """Write, or write a half, say so, and wait for the end."""
-        if len(data) < LARGE:
+        if len(data) < LARGE or not h.path.startswith(f"{FOLDER}/"):
             return super().write(h, data)
         super().write(h, data[: len(data) // 2])
         tell("half")
