@@ -137,7 +137,8 @@ def main(kind: str, path: str, ticks_in: int, ticks_out: int) -> None:
     for line in sys.stdin:
         verb, *rest = line.split()
         count = int(rest[0]) if rest else 0
-        answer: float | list[float] = time.monotonic()
+        began = time.monotonic()
+        answer: float | list[float] = began
         match verb:
             case "work":
                 done = party.work()
@@ -150,7 +151,7 @@ def main(kind: str, path: str, ticks_in: int, ticks_out: int) -> None:
                 answer = [latency() for _ in range(count)]
             case _:  # done
                 while done() < count:
-                    if time.monotonic() > answer + PATIENCE_S:
+                    if time.monotonic() > began + PATIENCE_S:
                         raise TimeoutError(f"{done()} of {count} jobs were done after {PATIENCE_S} s")
                     pause.wait(LOOK_S)
                 answer = time.monotonic()
