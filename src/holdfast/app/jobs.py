@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.app.artifacts import Artifact, artifacts_of
 from holdfast.app.lines import PAUSE_S, pages, run_of
-from holdfast.app.lookout import ended_or_late, last_of
+from holdfast.app.lookout import ended_or_late
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
 from holdfast.engine.reasons import reason_of
@@ -23,6 +23,7 @@ from holdfast.model.logs import LogLine
 from holdfast.model.payloads import NULL
 from holdfast.model.workers import Progress
 from holdfast.rules.explain import Reason
+from holdfast.rules.retry import last_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -80,7 +81,7 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> Progress | None:
-        """How far the job's newest run is: what its worker said last, or what it ended with; None if nothing was said."""
+        """How far the newest run is: what its worker said last, or what it ended with; None if nothing was said."""
         runs = self.runs()
         if not runs:
             return None

@@ -16,22 +16,11 @@ from holdfast.engine.reasons import reason_of
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
-from holdfast.rules.retry import automatic_heir
+from holdfast.rules.retry import last_of
 from holdfast.stores.protocol import View
 
 #: Seconds the thread stays after the last who awaited has gone.
 LINGER_S = 1.0
-
-
-def last_of(view: View, job_id: JobId) -> Job | None:
-    """Give the job that now stands for this one: itself, or the last of its automatic retries."""
-    job = view.get(Job, job_id)
-    while job is not None and job.has_ended:
-        heir = automatic_heir(view, job)
-        if heir is None:
-            break
-        job = view.get(Job, heir)
-    return job
 
 
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:

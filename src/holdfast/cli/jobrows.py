@@ -76,7 +76,14 @@ def full_record(known: Known, fetch: Callable[[msgspec.Raw], msgspec.Raw]) -> Re
         "result": fetch(job.result),
         "reason": known.reason,
         "progress": known.progress,
-        "runs": [{**msgspec.structs.asdict(run), "params_snapshot": fetch(run.params_snapshot)} for run in known.runs],
+        "runs": [
+            {
+                **msgspec.structs.asdict(run),
+                "params_snapshot": fetch(run.params_snapshot),
+                "details": fetch(run.details),
+            }
+            for run in known.runs
+        ],
     }
 
 
@@ -133,6 +140,7 @@ def _fields(known: Known, now: Timestamp, screen: Screen) -> list[str]:
         "latest start": job.expires_at,
         "timeout": None if job.timeout_s is None else f"{job.timeout_s:g} s",
         "key": job.key and f"{job.key} (in its {job.key_scope}, {job.key_hold})",
+        "limit key": job.limit_key and f"{job.limit_key} ({job.key_limit} at a time)",
         "retry of": job.retry_of,
         "tags": job.tags and ", ".join(f"{name}={value}" for name, value in sorted(job.tags.items())),
         "worker": job.worker_id,

@@ -27,7 +27,7 @@ from holdfast.model.jobs import Job, JobStatus, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Enqueued, Refusal
 from holdfast.model.payloads import NULL
 from holdfast.rules.draws import Draws
-from holdfast.rules.retry import automatic_heir
+from holdfast.rules.retry import last_of
 from holdfast.stores.protocol import JobQuery, Store, View
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...")
@@ -145,25 +145,25 @@ def _wait(place: Target, words: list[str], timeout: float | None) -> list[Job]:
         with reader.look() as view:
             ids = [job.job_id for job in find_all(view, place, words)]
         while True:
+            left = None if deadline is None else deadline - clock.monotonic()
             with reader.look() as view:
                 seq, found = view.seq, [_last(view, job_id) for job_id in ids]
-            going = [job for job in found if not job.has_ended]
+                going = [job for job in found if not job.has_ended]
+                if going and left is not None and left <= 0:
+                    job, reasons = going[0], Reasons(view, now(), reader.store.workers.all())
+                    why = reasons.of(job).sentence
+                    raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {why}. It goes on.")
             if not going:
                 return found
-            left = None if deadline is None else deadline - clock.monotonic()
-            if left is not None and left <= 0:
-                job = going[0]
-                raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s; it goes on.")
             reader.wait(seq, left)
 
 
 def _last(view: View, job_id: JobId) -> Job:
-    """Give the job, or the last of its automatic retries."""
-    job = view.get(Job, job_id)
+    """Give the job, or the last of its automatic retries. Raises JobNotFound."""
+    job = last_of(view, job_id)
     if job is None:
         raise JobNotFound(f"job {job_id} is no longer kept; how it ended is not known.", job_id=job_id)
-    heir = automatic_heir(view, job) if job.has_ended else None
-    return job if heir is None or view.get(Job, heir) is None else _last(view, heir)
+    return job
 
 
 # --- making -----------------------------------------------------------------------------------------------------------
@@ -188,6 +188,8 @@ def _last(view: View, job_id: JobId) -> Job:
 @click.option("--key-hold", type=Word(KeyHold), help="For how long.")
 @click.option("--key-window", "key_window_s", type=Duration(), help="Length of a window hold.")
 @click.option("--on-conflict", type=click.Choice(["return", "reject", "replace"]), help="If the key is held.")
+@click.option("--limit-key", help="Shares places with all jobs that carry it.")
+@click.option("--key-limit", type=int, help="How many jobs with its limit key may run at a time.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="May be given often.")
 @dry_run_option
 @output_options("ids", "table", "json", "jsonl")
@@ -247,6 +249,8 @@ def _chance() -> int:
 @click.option("--lease", "lease_s", type=Duration(), help="Length of a lease.")
 @click.option("--max-attempts", type=int, help="Executions that may report, in total.")
 @click.option("--max-expiries", type=int, help="Lost leases after which it is DEAD.")
+@click.option("--limit-key", help="Shares places with all jobs that carry it.")
+@click.option("--key-limit", type=int, help="How many jobs with its limit key may run at a time.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Replaces all tags.")
 @dry_run_option
 @output_options(*LIST_FORMS)

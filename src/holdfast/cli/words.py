@@ -89,6 +89,8 @@ def ways_on(job_id: str, queue: str, namespace: str, reason: str) -> list[tuple[
             return [("dispatch again", "holdfast dispatch resume"), cancel]
         case "queue_paused":
             return [("lease from the queue again", f"holdfast queues resume {name}"), cancel]
+        case "key_limit":
+            return [("more at a time", f"holdfast jobs update {job} --key-limit N"), cancel]
         case "queue_limit":
             return [("more at a time", f"holdfast queues limit {name} --max-running N"), cancel]
         case "rate_limit":

@@ -59,6 +59,17 @@ def automatic_heir(state: State, job: Job) -> JobId | None:
     return next(heirs, None)
 
 
+def last_of(state: State, job_id: JobId) -> Job | None:
+    """Give the job that now stands for this one: itself, or the last of its automatic retries."""
+    job = state.get(Job, job_id)
+    while job is not None and job.has_ended:
+        heir = automatic_heir(state, job)
+        if heir is None:
+            break
+        job = state.get(Job, heir)
+    return job
+
+
 def decide_retry(state: State, command: Retry, now: Timestamp) -> Decision:
     """Make a new job from an ended one, with a full budget of its own."""
     made = state.get(Job, command.new_job_id)
