@@ -78,7 +78,7 @@ class Working(Lifespan):
 
 @asynccontextmanager
 async def _open(app: Holdfast) -> AsyncIterator[None]:
-    await asyncio.to_thread(lambda: app.engine)
+    await asyncio.to_thread(app.open)
     try:
         yield
     finally:

@@ -53,7 +53,7 @@ def worker(
         if not _knows_all(hired) and strict:
             say("not started: --strict")
             sys.exit(FOUND)
-        say(f"{hired.worker_id} works on {found.url}: {len(found.tasks.names())} tasks")
+        say(f"{hired.worker_id} works on {safe(found.url)}: {len(found.tasks.names())} tasks")
         sys.exit(_run(hired, grace))
     finally:
         found.close()

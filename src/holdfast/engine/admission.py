@@ -19,6 +19,7 @@ from holdfast.model.commands import (
     GiveUp,
     NewJob,
     Release,
+    Report,
     Retry,
     Snooze,
     Update,
@@ -29,7 +30,6 @@ from holdfast.model.shapes import misfit
 from holdfast.stores.beside.protocol import Blobs
 
 replace = msgspec.structs.replace
-Report = Complete | Fail | Snooze | GiveUp | Release
 
 #: What is read in lists, and therefore never becomes a blob.
 LISTED = ("artifacts", "progress")
@@ -66,7 +66,7 @@ def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
         return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
 
 
-def _admitted_report(report: Report, blobs: Blobs) -> Report:
+def _admitted_report(report: Report | Release, blobs: Blobs) -> Report | Release:
     given = {name: getattr(report, name, NULL) for name in ("result", "details", "artifacts", "progress")}
     kept = {
         name: admit(payload, name, MAX_LISTED) if name in LISTED else _kept(payload, name, blobs)

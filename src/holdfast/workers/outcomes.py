@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from holdfast.model.commands import Complete, Fail, GiveUp, Release
+from holdfast.model.commands import Complete, Fail, GiveUp, Release, Report
 from holdfast.model.commands import Snooze as SnoozeJob
 from holdfast.model.outcomes import Grant
 from holdfast.model.payloads import NULL, shorten_error
@@ -15,7 +15,6 @@ from holdfast.workers.notes import RunNotes
 from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
 
 ErrorKind = Literal["exception", "timeout", "exit", "fatal", "bad_params", "bad_result"]
-Report = Complete | Fail | SnoozeJob | GiveUp | Release
 
 
 class Returned(msgspec.Struct, frozen=True, tag=True):
@@ -73,8 +72,8 @@ def outcome_of(error: BaseException, no_retry: tuple[type[BaseException], ...] =
             return Raised(shorten_error(text), fatal=isinstance(error, no_retry))
 
 
-def command_of(grant: Grant, outcome: Outcome, notes: RunNotes | None = None) -> Report:
-    """Turn an outcome into the report that settles the job, with what the execution left behind."""
+def command_of(grant: Grant, outcome: Outcome, notes: RunNotes | None = None) -> Report | Release:
+    """Turn an outcome into the command that settles the job, with what the execution left behind."""
     job_id, token = grant.job.job_id, grant.token
     artifacts, progress = (NULL, NULL) if notes is None else notes.reported()
     match outcome:

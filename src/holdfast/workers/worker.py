@@ -162,14 +162,14 @@ class Worker:
             self.start()
             self.join()
             return
-        with _Ear() as ear:
-            self._ended = ear.call_out
+        with _SignalPipe() as pipe:
+            self._ended = pipe.call_out
             try:
                 self.start()
-                if ear.hears_signal():
+                if pipe.hears_signal():
                     self.drain(grace_s)
                     heard()
-                    while ear.hears_signal():
+                    while pipe.hears_signal():
                         self.was_interrupted = True
                         self.stop()
                         heard()
@@ -178,7 +178,7 @@ class Worker:
             self.join()
 
 
-class _Ear:
+class _SignalPipe:
     """Lets the main thread sleep until a signal or the worker's end.
 
     By a pipe that the interpreter itself writes to when a signal arrives. Waiting on a lock would miss a signal that

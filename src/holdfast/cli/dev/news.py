@@ -65,9 +65,8 @@ def line_of(event: Event, at: Timestamp, view: View, looks: Screen, worker_id: s
     job, run = found
     look, said = _said(event)
     took = _took(seconds_between(run.started_at, at))
-    head = (
-        f"{looks.faint(at[11:19])} {looks.glyph(look)} {safe(job.job_type)} {looks.faint(f'{job.job_id[:13]} {took}')}"
-    )
+    which = looks.faint(f"{safe(job.job_id[:13])} {took}")
+    head = f"{looks.faint(at[11:19])} {looks.glyph(look)} {safe(job.job_type)} {which}"
     return f"{head}  {shrink(safe(said), 200)}" if said else head
 
 
