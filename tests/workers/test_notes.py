@@ -137,6 +137,15 @@ def test_what_is_no_file_is_refused(notes, tmp_path):
     assert notes.artifacts == ()
 
 
+def test_an_artifact_is_named_like_a_file_and_never_like_a_path(notes, tmp_path):
+    """Whoever saves it as `folder / artifact.name` finds it in that folder."""
+    (tmp_path / "file").touch()
+    for name in ("../outside", "/etc/passwd", "a/b", ".", ".."):
+        with pytest.raises(InvalidValue, match="name"):
+            notes.keep(str(tmp_path / "file"), name, None)
+    assert notes.keep(str(tmp_path / "file"), "..hidden", None).name == "..hidden"
+
+
 def test_a_run_has_at_most_200_artifacts(notes, tmp_path):
     (tmp_path / "file").touch()
     for n in range(200):

@@ -31,6 +31,12 @@ def take(path: str, name: str | None, media_type: str | None, put: Callable[[byt
     for field, text in (("name", title), ("media_type", kind)):
         if not 0 < len(text) <= MAX_NAME or not text.isprintable():
             raise InvalidValue(f"artifact: the {field} {text!r:.80} cannot be kept.", field=field)
+    if "/" in title or title in (".", ".."):
+        raise InvalidValue(
+            f"artifact: the name {title!r:.80} is a path; it was not kept.",
+            hint="Name it as a file in any folder could be.",
+            field="name",
+        )
     if not path.isprintable():
         # Undecodable bytes, too: no record could hold them.
         raise InvalidValue(f"artifact: {path!r:.200} is no path that can be recorded.", field="path")
