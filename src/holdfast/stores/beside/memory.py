@@ -11,7 +11,7 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import BlobMissing
 from holdfast.model.ids import RunId
-from holdfast.model.logs import LogLine, NumberedLine
+from holdfast.model.logs import LogLine, NumberedLine, storable
 from holdfast.model.times import Timestamp, stamp
 from holdfast.model.workers import Wish, WorkerInfo
 from holdfast.stores.beside.protocol import Sessions
@@ -73,7 +73,7 @@ class MemoryLogs:
         """Keep lines."""
         with self._lock:
             for run_id, line in lines:
-                self._lines.setdefault(run_id, []).append(line)
+                self._lines.setdefault(run_id, []).append(storable(line))
 
     def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[NumberedLine]:
         """Give lines."""
