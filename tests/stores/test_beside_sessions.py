@@ -1,5 +1,7 @@
 """Which openings of a store live: the kernel tells at once, whatever ended them, and never of one that lives."""
 
+import errno
+import importlib.util
 import os
 import signal
 import subprocess
@@ -157,6 +159,55 @@ def test_a_fork_leaves_the_parent_its_sessions(path):
     os.waitpid(child, 0)
     assert seen_by_another(path, "a") == set()
     mine.close()
+
+
+def test_whoever_else_in_the_process_opens_and_closes_the_file_takes_nothing(path, tmp_path):
+    mine = LockedSessions(path)
+    mine.hold("a")
+    (tmp_path / "copy").write_bytes(Path(path).read_bytes())  # as a job does that makes a backup
+    assert seen_by_another(path, "a") == set()
+    mine.close()
+
+
+def test_a_second_library_in_the_process_sees_that_the_first_lives(path):
+    """Interpreters of one process, as a web server has them, share no memory: each has a registry of its own."""
+    spec = importlib.util.spec_from_file_location("sessions_again", module.__file__)
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    mine, other = LockedSessions(path), again.LockedSessions(path)
+    mine.hold("a")
+    assert other.gone({"a"}) == set()
+    other.hold("b")
+    assert mine.gone({"b"}) == seen_by_another(path, "a", "b") == set()
+    other.close()
+    assert seen_by_another(path, "a", "b") == {"b"}
+    mine.close()
+
+
+def test_a_descriptor_that_was_closed_beneath_us_is_neither_written_nor_closed(path, tmp_path):
+    mine = LockedSessions(path)
+    mine.hold("a")
+    found = Path(path).stat()
+    file = module._files[found.st_dev, found.st_ino]
+    theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
+    os.dup2(theirs, file.fd)  # as it comes about in programs that close all they find
+    LockedSessions(path).hold("b")
+    mine.close()
+    assert os.fstat(file.fd).st_size == 0
+    os.close(file.fd)
+    os.close(theirs)
+
+
+def test_where_the_kernel_has_no_locks_of_descriptions_the_process_holds_them(path, monkeypatch):
+    def too_old(*_):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(module.fcntl, "fcntl", too_old)
+    mine = LockedSessions(path)
+    mine.hold("a")
+    assert mine.gone({"a"}) == seen_by_another(path, "a") == set()
+    mine.close()
+    assert seen_by_another(path, "a") == {"a"}
 
 
 # --- a process that dies ----------------------------------------------------------------------------------------------

@@ -5,15 +5,19 @@ process holds an exclusive lock on the first byte of the slot. The kernel lets g
 whatever killed it; no number of a process is used twice, and it works across containers that share the file. A session
 that has no slot was never held here, and nothing is said of it.
 
-Record locks belong to the process, and closing *any* descriptor of the file drops all of them. Hence one descriptor a
-process and file, kept here while a session is held; and a slot of our own process is never tried, since the lock would
-be granted, and giving it back would drop the one that is held. A forked child holds nothing.
+The locks belong to the open file (Linux's "open file description" locks), so that nobody else in the process can drop
+them, who reads the file or knows nothing of us. Elsewhere record locks must do, which belong to the process: closing
+*any* descriptor of the file drops all of them. For their sake there is one descriptor a process and file, kept here
+while a session is held; and a slot of our own is never tried, since the lock would be granted, and giving it back would
+drop the one that is held. A forked child holds nothing: it closes what it inherits.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import struct
 import threading
 import weakref
 from collections.abc import Callable, Collection
@@ -27,6 +31,14 @@ SLOT = 64
 #: Slots of a file; when all are taken, those of sessions that are gone are used again.
 SLOTS = 1024
 _HELD, _CLOSED = b"h", b"c"
+#: How the kernel is asked for a lock of the open file; None where it has none.
+_SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+#: What `struct flock` says → what `lockf` takes.
+_FLAGS = {
+    fcntl.F_WRLCK: fcntl.LOCK_EX | fcntl.LOCK_NB,
+    fcntl.F_RDLCK: fcntl.LOCK_SH | fcntl.LOCK_NB,
+    fcntl.F_UNLCK: fcntl.LOCK_UN,
+}
 
 
 class _File:
@@ -48,7 +60,7 @@ class _File:
         spent = sorted(range(len(slots)), key=lambda slot: slots[slot][-1:] != _CLOSED)
         # Behind the last one while there is room: what is gone can then still be told.
         for slot in (*range(len(slots), SLOTS), *spent):
-            if slot in self.held.values() or not self._try(fcntl.LOCK_EX, slot):
+            if slot in self.held.values() or not self._try(fcntl.F_WRLCK, slot):
                 continue
             if slot >= len(slots) and os.pread(self.fd, 1, slot * SLOT):
                 self._let_go(slot)  # another process has been here meanwhile
@@ -67,21 +79,34 @@ class _File:
 
     def is_gone(self, slot: int) -> bool:
         """Tell whether nobody holds a slot, which must not be our own."""
-        if not self._try(fcntl.LOCK_SH, slot):
+        if not self._try(fcntl.F_RDLCK, slot):
             return False
         self._let_go(slot)
         return True
 
     def _try(self, kind: int, slot: int) -> bool:
         try:
-            fcntl.lockf(self.fd, kind | fcntl.LOCK_NB, 1, slot * SLOT)
+            _set_lock(self.fd, kind, slot)
         except OSError:  # held by another; or there are no locks here, and then nothing is proven either
             return False
         return True
 
     def _let_go(self, slot: int) -> None:
         with suppress(OSError):
-            fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, slot * SLOT)
+            _set_lock(self.fd, fcntl.F_UNLCK, slot)
+
+
+def _set_lock(fd: int, kind: int, slot: int) -> None:
+    """Lock the first byte of a slot, or let go of it, without waiting. Raises OSError if another holds it."""
+    if _SET_LOCK is not None:
+        try:
+            fcntl.fcntl(fd, _SET_LOCK, struct.pack("hhqqi0q", kind, os.SEEK_SET, slot * SLOT, 1, 0))
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a system that lacks them, whatever Python was built for
+                raise
+        else:
+            return
+    fcntl.lockf(fd, _FLAGS[kind], 1, slot * SLOT)
 
 
 #: Which file → what this process has of it. Guarded by `_guard`, held through every use.
@@ -142,7 +167,7 @@ class LockedSessions:
                 _leave(_abandoned.pop())
             # By number first: had we opened a file we hold locks in, closing it again would drop them.
             which = self._which()
-            if which not in _files:
+            if _known(which) is None:
                 fd = os.open(self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
                 opened = os.fstat(fd)
                 which = (opened.st_dev, opened.st_ino)
@@ -170,10 +195,22 @@ def _leave(mine: dict[bytes, tuple[int, int]]) -> None:
     """Let go of sessions; the guard is held."""
     while mine:
         mark, which = mine.popitem()
-        file = _files.get(which)
+        file = _known(which)
         if file is not None:
             file.leave(mark)
             _close_unused(which)
+
+
+def _known(which: tuple[int, int]) -> _File | None:
+    """Give what we have of a file, unless its descriptor was closed beneath us: the number may be another's by now."""
+    file = _files.get(which)
+    if file is not None:
+        with suppress(OSError):
+            found = os.fstat(file.fd)
+            if (found.st_dev, found.st_ino) == which:
+                return file
+        del _files[which]
+    return None
 
 
 def _close_unused(which: tuple[int, int]) -> None:
