@@ -216,8 +216,34 @@ def test_the_database_is_known_by_its_file_not_by_its_name(hf, send, db, place, 
     assert job.status == "QUEUED"
 
 
-def test_a_temporary_table_that_hides_one_of_the_stores_is_refused(hf, send, db):
-    db.execute("CREATE TEMP TABLE jobs (job_id TEXT)")
+def test_a_second_name_of_the_file_is_refused_as_it_has_a_log_of_its_own(hf, send, db, place, tmp_path):
+    hf.engine.store.snapshot()
+    (tmp_path / "second.db").hardlink_to(place)
+    other = sqlite3.connect(tmp_path / "second.db")
+    other.execute("BEGIN")
+    with pytest.raises(InvalidOperation, match=r"second\.db, not on"):
+        send.options(connection=other).enqueue("a")
+    other.close()
+    assert hf.jobs() == []
+
+
+def test_a_connection_that_syncs_nothing_is_refused(hf, send, db):
+    """Once it copies the log into the database, a power cut would take what others were promised."""
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("BEGIN")
+    with pytest.raises(InvalidOperation, match="synchronous"):
+        send.options(connection=db).enqueue("a")
+    db.rollback()
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("BEGIN")
+    send.options(connection=db).enqueue("b")
+    db.commit()
+    assert len(hf.jobs()) == 1
+
+
+@pytest.mark.parametrize("name", ["jobs", "JOBS", "Events"])
+def test_a_temporary_table_that_hides_one_of_the_stores_is_refused(hf, send, db, name):
+    db.execute(f"CREATE TEMP TABLE {name} (job_id TEXT)")
     db.execute("BEGIN")
     with pytest.raises(InvalidOperation, match="temporary table"):
         send.options(connection=db).enqueue("a")

@@ -76,7 +76,8 @@ def _demand(connection: sqlite3.Connection, path: str) -> None:
     """Refuse what is no open transaction of this very database."""
     try:
         files = {name: file for _, name, file in connection.execute("PRAGMA database_list")}
-        hidden = {name for (name,) in connection.execute("SELECT name FROM temp.sqlite_master")}
+        hidden = {name.lower() for (name,) in connection.execute("SELECT name FROM temp.sqlite_master")}
+        (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
     except sqlite3.ProgrammingError as error:  # closed, or of another thread
         raise InvalidOperation(f"connection: {error} Nothing was stored.", field="connection") from error
     if not _same(files["main"], path):
@@ -94,6 +95,13 @@ def _demand(connection: sqlite3.Connection, path: str) -> None:
             hint='Begin one: connection.execute("BEGIN IMMEDIATE").',
             field="connection",
         )
+    if not synchronous:
+        raise InvalidOperation(
+            "connection: its `synchronous` is OFF. A power cut after one of its commits could take away what others "
+            "were promised. Nothing was stored.",
+            hint="Leave it at FULL, or set NORMAL if your own commits need not last.",
+            field="connection",
+        )
     if hidden & {*COLUMNS, "events", "blobs"}:
         raise InvalidOperation(
             "connection: a temporary table on it has the name of one of the store's. Nothing was stored.",
@@ -103,8 +111,9 @@ def _demand(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _same(file: str, path: str) -> bool:
+    """Tell whether it is the same database with the same log, which has its name from the database's."""
     try:
-        return bool(file) and Path(file).samefile(path)
+        return bool(file) and all(Path(f"{file}{end}").samefile(f"{path}{end}") for end in ("", "-wal"))
     except OSError:
         return False
 
