@@ -65,7 +65,7 @@ def test_programs_get_every_field(ran, rows, holdfast):
 
 
 def test_more_lines_than_are_read_at_once_all_come(filled, opened, rows, monkeypatch):
-    monkeypatch.setattr("holdfast.cli.joblogs.PAGE", 10)
+    monkeypatch.setattr("holdfast.engine.lines.PAGE", 10)
     filled("a")
     with opened() as engine:
         (grant,) = engine.ask(Lease(worker_id="w")).grants

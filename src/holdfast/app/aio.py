@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from holdfast.app.artifacts import Artifact
 from holdfast.app.jobs import Job
-from holdfast.app.lines import PAUSE_S, pages
 from holdfast.app.lookout import Awaited, ended_or_late
 from holdfast.app.options import Changes
 from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.tasks import Task
+from holdfast.engine.lines import PAUSE_S, pages, source_of
 from holdfast.model.commands import NewJob
 from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
@@ -63,11 +63,11 @@ class AioJob(Generic[R]):
     async def log(self, run_no: int | None = None, *, follow: bool = False) -> AsyncIterator[LogLine]:
         """Walk the lines of a run, with `follow` until the job has ended."""
         engine = await asyncio.to_thread(lambda: self._job.app.engine)
-        found = pages(engine, self._job.id, run_no, follow=follow, pause_s=0)
+        found = pages(source_of(engine), self._job.id, run_no, follow=follow, pause_s=0)
         while (page := await asyncio.to_thread(next, found, None)) is not None:
-            for line in page:
-                yield line
-            if not page:
+            for numbered in page[1]:
+                yield numbered.line
+            if follow and not page[1]:
                 await asyncio.sleep(PAUSE_S)  # here, so that no thread is held meanwhile
 
     async def artifacts(self, run_no: int | None = None) -> list[Artifact]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 import msgspec
 
 from holdfast.app.artifacts import Artifact, artifacts_of
-from holdfast.app.lines import PAUSE_S, pages, run_of
 from holdfast.app.lookout import ended_or_late
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
+from holdfast.engine.lines import pages, run_of, source_of
 from holdfast.engine.reasons import reason_of
 from holdfast.errors import JobCancelled, JobDead, JobFailed, WorkFailed
 from holdfast.model.commands import Bury, Cancel, Move, Retry, Update
@@ -96,8 +96,8 @@ class Job(Generic[R]):
 
         Raises RunNotFound.
         """
-        found = pages(self.app.engine, self.id, run_no, follow=follow, pause_s=PAUSE_S)
-        return (line for page in found for line in page)
+        found = pages(source_of(self.app.engine), self.id, run_no, follow=follow)
+        return (numbered.line for _, page in found for numbered in page)
 
     def artifacts(self, run_no: int | None = None) -> list[Artifact]:
         """List what a run left behind, by default the newest. Raises RunNotFound."""

@@ -1,7 +1,6 @@
 """`holdfast jobs logs ID`: what a run said, once or while it says it.
 
-Lines are soft: they ring no bell, so following looks for them a few times a second. Following goes through the retries
-of the job and ends with it.
+How lines are found and followed is `engine.lines`; here they are shown.
 """
 
 from __future__ import annotations
@@ -12,17 +11,14 @@ import click
 
 from holdfast.cli.ids import find
 from holdfast.cli.output import Record, encoded, output_for, output_options
-from holdfast.cli.target import Reader, Target, store_options, target
+from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import Screen, put, safe, say
 from holdfast.cli.words import FAILED, STUCK
+from holdfast.engine.lines import Source, pages
 from holdfast.model.ids import JobId
-from holdfast.model.jobs import Job, Run
+from holdfast.model.jobs import Run
 from holdfast.model.logs import NumberedLine
 
-#: Seconds between two looks for new lines.
-PAUSE_S = 0.25
-#: Lines read at a time.
-PAGE = 1000
 _LOOKS = {"WARNING": STUCK, "ERROR": FAILED, "CRITICAL": FAILED, "stderr": FAILED}
 
 
@@ -35,12 +31,12 @@ _LOOKS = {"WARNING": STUCK, "ERROR": FAILED, "CRITICAL": FAILED, "stderr": FAILE
 def logs(*, job_id: str, run_no: int | None, follow: bool, output: str) -> None:
     """Print what a job's run wrote: its log, and what it printed. With --follow JSON comes as lines."""
     place, out = target(), output_for(output)
+    records: list[Record] = []
     with place.reading() as reader:
         with reader.look() as view:
             job = find(view, place, job_id)
-        found = _followed(reader, job.job_id, run_no) if follow else _read(reader, job, run_no)
-        records: list[Record] = []
-        for run, line in found:
+        source = Source(reader.look, reader.wait, lambda: reader.store.logs)
+        for run, line in _lines(source, job.job_id, run_no, follow=follow):
             if out.form == "table":
                 put(_shown(line, out.screen))
             elif out.form == "jsonl" or follow:
@@ -51,53 +47,21 @@ def logs(*, job_id: str, run_no: int | None, follow: bool, output: str) -> None:
         put(encoded(records))
 
 
-def _read(reader: Reader, job: Job, run_no: int | None) -> Iterator[tuple[Run, NumberedLine]]:
-    """Walk what is there."""
-    _, _, run = _look(reader, job.job_id, run_no)
-    if run is None:
-        say(f"holdfast: job {safe(job.job_id)} has not run yet")
-        return
-    count = 0
-    for line in _new(reader, run, 0):
-        count += 1
-        yield run, line
-    if not count:
-        say(f"holdfast: run {run.run_no} of job {safe(job.job_id)} wrote nothing")
-
-
-def _followed(reader: Reader, job_id: JobId, run_no: int | None) -> Iterator[tuple[Run, NumberedLine]]:
-    """Walk what is there and what comes, until the run that was named has ended, or else the job."""
-    at, after = run_no, 0
-    while True:
-        # First the state, then the lines: what was written before the end is read by whoever saw the end.
-        seq, job, run = _look(reader, job_id, at)
-        if run is not None:
-            at = run.run_no
-            for line in _new(reader, run, after):
-                after = line.line_no
-                yield run, line
-        if run is not None and run.status is not None and run_no is None and run.run_no < job.executions:
-            at, after = run.run_no + 1, 0
-            say(f"holdfast: run {at} of {safe(job_id)}")
+def _lines(source: Source, job_id: JobId, run_no: int | None, *, follow: bool) -> Iterator[tuple[Run, NumberedLine]]:
+    """Walk the lines; beside them say where another run begins, and why there are none."""
+    before: Run | None = None
+    for run, page in pages(source, job_id, run_no, follow=follow):
+        if run is None:
+            if not follow:
+                say(f"holdfast: job {safe(job_id)} has not run yet")
             continue
-        if job.has_ended or (run_no is not None and run is not None and run.status is not None):
-            return
-        reader.wait(seq, PAUSE_S)
-
-
-def _look(reader: Reader, job_id: JobId, run_no: int | None) -> tuple[int, Job, Run | None]:
-    """Give how far the store is, the job, and the run of that number, or the newest. Raises RunNotFound."""
-    from holdfast.app.lines import run_of  # noqa: PLC0415 - `--help` starts without the application's room
-
-    with reader.look() as view:
-        job = find(view, Target("", None), job_id)
-        return view.seq, job, run_of(view.runs(job_id), job_id, run_no)
-
-
-def _new(reader: Reader, run: Run, after: int) -> Iterator[NumberedLine]:
-    while found := reader.store.logs.read(run.run_id, after, PAGE):
-        after = found[-1].line_no
-        yield from found
+        if before is not None and before.run_no != run.run_no:
+            say(f"holdfast: run {run.run_no} of {safe(job_id)}")
+        before = run
+        if not page and not follow:
+            say(f"holdfast: run {run.run_no} of job {safe(job_id)} wrote nothing")
+        for line in page:
+            yield run, line
 
 
 def _record(run: Run, numbered: NumberedLine) -> Record:
