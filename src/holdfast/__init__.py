@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.app.tasks import Task
     from holdfast.engine.engine import Engine
     from holdfast.errors import HoldfastError
+    from holdfast.model.commands import Retention
     from holdfast.model.jobs import Backoff
     from holdfast.stores.opening import open_store
     from holdfast.workers.shell import Shell
@@ -29,6 +30,7 @@ __all__ = [
     "Holdfast",
     "HoldfastError",
     "Job",
+    "Retention",
     "Retry",
     "Shell",
     "Snooze",
@@ -44,6 +46,7 @@ _HOMES = {
     "Holdfast": "holdfast.app.holdfast",
     "HoldfastError": "holdfast.errors",
     "Job": "holdfast.app.jobs",
+    "Retention": "holdfast.model.commands",
     "Retry": "holdfast.workers.signals",
     "Shell": "holdfast.workers.shell",
     "Snooze": "holdfast.workers.signals",
