@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.engine.maintenance import FEED_S, Report, next_wake, recover, tick
-from holdfast.errors import InvalidValue, StoreBusy
+from holdfast.errors import InvalidValue, StoreBusy, StoreFailed
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, RetryMode
 from holdfast.model.records import DoneCommand
@@ -338,6 +338,19 @@ def test_old_events_leave_the_feed(scene):
     assert tick(scene.engine) == Report(trimmed=1)
     with pytest.raises(InvalidValue):
         scene.store.feed(0)
+
+
+def test_content_that_cannot_be_swept_stops_nobody(scene, monkeypatch, caplog):
+    def fails(before, limit):
+        raise StoreFailed("jobs: removing old blobs failed: [Errno 13] Permission denied.")
+
+    monkeypatch.setattr(scene.store.blobs, "sweep", fails)
+    scene.enqueue("a")
+    scene.clock.advance(FEED_S + 1)
+    assert tick(scene.engine) == Report(trimmed=1)
+    (record,) = caplog.records
+    assert record.message == "store.not_swept"
+    assert "Permission denied" in record.error
 
 
 def test_a_tick_drops_all_events_that_are_old_however_many(scene):

@@ -95,6 +95,14 @@ def test_a_blob_that_is_gone_or_changed_is_named_and_the_rest_goes_on(url, conte
     engine.close()
 
 
+def test_a_blob_that_cannot_be_read_is_named_and_the_check_goes_on(tmp_path):
+    made(f"wal:{tmp_path / 'jobs'}")
+    spoil(f"wal:{tmp_path / 'jobs'}", None)
+    (tmp_path / "jobs" / "blobs" / DIGEST[:2] / DIGEST).mkdir()
+    (found,) = check(f"wal:{tmp_path / 'jobs'}")
+    assert (found.code, found.id) == ("blob_unreadable", DIGEST)
+
+
 def test_a_damaged_file_is_mended_by_putting_its_content_again(tmp_path):
     made(f"wal:{tmp_path / 'jobs'}")
     spoil(f"wal:{tmp_path / 'jobs'}", b"other")
@@ -113,6 +121,20 @@ def test_a_put_that_was_cut_short_leaves_nothing_for_long(tmp_path):
     with closing(WalStore.open(tmp_path / "jobs")) as store:
         assert store.blobs.sweep(FOREVER, 10) == 0
         assert [file.name for file in folder.iterdir()] == [DIGEST]
+
+
+def test_what_others_have_put_among_the_blobs_is_passed_over_and_stays(tmp_path):
+    made(f"wal:{tmp_path / 'jobs'}")
+    folder = tmp_path / "jobs" / "blobs"
+    (folder / ".DS_Store").write_bytes(b"of a file browser")
+    (folder / "link").symlink_to(folder)
+    (folder / "lost+found").mkdir()
+    (folder / "lost+found" / "theirs.tmp").write_bytes(b"theirs")
+    (folder / DIGEST[:2] / "folder.tmp").mkdir()
+    before = sorted(folder.rglob("*"))
+    with closing(WalStore.open(tmp_path / "jobs")) as store:
+        assert store.blobs.sweep(FOREVER, 10) == 0
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_an_orphan_of_an_earlier_process_has_the_age_of_its_file(tmp_path):

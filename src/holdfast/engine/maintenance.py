@@ -7,12 +7,14 @@ process may run it; none has to.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.timekeeping import Reading
+from holdfast.errors import StoreFailed
 from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
@@ -20,6 +22,8 @@ from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.state import Lane
 from holdfast.rules.values import problem_with
+
+log = logging.getLogger(__name__)
 
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
@@ -138,13 +142,18 @@ def _trim(engine: Engine, before: Timestamp) -> int:
 
 
 def _sweep(engine: Engine, now: Timestamp) -> int:
-    """Once an hour, forget old lines and blobs that no record names."""
+    """Once an hour, forget old lines and blobs that no record names. That these stay for longer keeps nobody from work."""
     reading = engine.look()
     if reading.monotonic < engine.next_sweep:
         return 0
     engine.next_sweep = reading.monotonic + SWEEP_EVERY_S
     store = engine.store
-    return _repeat(store.logs.sweep, later(now, -LOGS_S)) + _repeat(store.blobs.sweep, _unclaimed_before(engine, now))
+    try:
+        lines = _repeat(store.logs.sweep, later(now, -LOGS_S))
+        return lines + _repeat(store.blobs.sweep, _unclaimed_before(engine, now))
+    except StoreFailed as problem:
+        log.warning("store.not_swept", extra={"error": problem.message})
+        return 0
 
 
 def _unclaimed_before(engine: Engine, now: Timestamp) -> Timestamp:

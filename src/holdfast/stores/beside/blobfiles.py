@@ -24,6 +24,8 @@ from holdfast.points import reach
 
 FOLDER = "blobs"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_DRAFT = re.compile(r"[0-9a-f]{64}\.[0-9]+\.tmp")
 #: Bytes read at a time.
 PIECE = 1 << 20
 
@@ -154,14 +156,16 @@ class FileBlobs:
         return len(gone)
 
     def _all(self) -> Iterator[str]:
-        """Walk all blobs, and remove what a put that was cut short left."""
+        """Walk all blobs, and remove what a put that was cut short left. What others have put there is not ours."""
         if self._fs.stat(FOLDER) is None:
             return
         for folder in self._fs.listdir(FOLDER):
+            if _FOLDER.fullmatch(folder) is None:
+                continue
             for name in self._fs.listdir(f"{FOLDER}/{folder}"):
                 if _DIGEST.fullmatch(name) is not None:
                     yield name
-                elif name.endswith(".tmp"):
+                elif _DRAFT.fullmatch(name) is not None:
                     with self._lock:
                         if name not in self._drafts:
                             self._fs.unlink(f"{FOLDER}/{folder}/{name}")
