@@ -142,7 +142,7 @@ def _trim(engine: Engine, before: Timestamp) -> int:
 
 
 def _sweep(engine: Engine, now: Timestamp) -> int:
-    """Once an hour, forget old lines and blobs that no record names. That these stay for longer keeps nobody from work."""
+    """Once an hour, forget old lines and blobs that no record names. If they stay for longer, work goes on."""
     reading = engine.look()
     if reading.monotonic < engine.next_sweep:
         return 0
