@@ -61,6 +61,15 @@ def test_it_takes_what_another_process_enqueues_and_stops_on_a_signal(place, app
     assert told.endswith("stopped\n")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_it_works_where_it_was_given_no_standard_streams(place, app, closed):
+    _, double = app
+    job = double.enqueue(4)
+    command = [sys.executable, "-c", "from holdfast.cli import main; main()", "worker", "shop:hf", "--until-idle"]
+    left = subprocess.run(["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command], cwd=place, check=False, timeout=60)
+    assert (left.returncode, job.result(0)) == (0, 8)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -116,6 +125,11 @@ def waits() -> None:
         signal.pause()
 
 @hf.task
+def listens() -> None:
+    print("begun", flush=True)
+    hf.current.wait_cancelled(60)
+
+@hf.task
 def breaks() -> None:
     def fails(_commands):
         raise StoreFailed("the disk is gone.")
@@ -132,12 +146,12 @@ def forgets() -> None:
 """
 
 
-def begun(place, task):
+def begun(place, task, grace="60"):
     """Enqueue one job and start a worker with it."""
     (place / "slow.py").write_text(WAITING)
     with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
         job = hf.task(name=f"slow.{task}")(lambda: None).enqueue()
-    command = [sys.executable, "-c", "from holdfast.cli import main; main()", "worker", "slow:hf", "--grace", "60"]
+    command = [sys.executable, "-c", "from holdfast.cli import main; main()", "worker", "slow:hf", "--grace", grace]
     return job.id, subprocess.Popen(
         command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
@@ -159,6 +173,16 @@ def test_a_second_signal_leaves_at_once_exits_130_and_nothing_stays_leased(place
     assert hired.returncode == 130, told
     assert told.splitlines() == ["leaving now: 1 jobs still run", "stopped; 1 jobs were released unfinished"]
     assert runs_of(place, job_id) == ("QUEUED", ["released"])
+
+
+def test_it_stops_in_order_when_nobody_reads_what_it_says_any_more(place):
+    job_id, hired = begun(place, "listens", grace="0")
+    assert hired.stdout.readline() == "begun\n"
+    hired.stderr.close()
+    hired.send_signal(signal.SIGTERM)
+    assert hired.wait(60) == 0
+    hired.stdout.close()
+    assert runs_of(place, job_id) == ("COMPLETED", [None])
 
 
 def test_a_stop_that_left_leases_exits_1_and_says_so(place):

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple, TextIO
 
 import click
@@ -91,8 +92,9 @@ def safe_lines(text: str) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Tell people something, beside the data."""
-    _write(sys.stderr, text)
+    """Tell people something, beside the data. Where nobody listens any more, what is done goes on all the same."""
+    with suppress(OSError, ValueError):
+        _write(sys.stderr, text)
 
 
 def put(text: str) -> None:
