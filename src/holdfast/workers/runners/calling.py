@@ -7,7 +7,7 @@ import os
 import traceback
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -68,15 +68,26 @@ def _end_fork(error: BaseException | None) -> NoReturn:
     os._exit(1)
 
 
+class Gave(NamedTuple):
+    """What a function returned, before anybody asks whether it can be kept."""
+
+    value: Any
+
+
 def call(spec: TaskSpec, context: Context) -> Outcome:
     """Run a handler here, to its end."""
+    done = value_of(spec, context)
+    return packed(spec, done.value) if isinstance(done, Gave) else done
+
+
+def value_of(spec: TaskSpec, context: Context) -> Gave | Outcome:
+    """Call a task's function here; give what it returned, or the outcome if it did not."""
     arguments = unpacked(spec, context.job.params)
     if isinstance(arguments, Raised):
         return arguments
     args, kwargs = arguments
     try:
         with OneProcess():
-            value = own_context(context).run(spec.run, *args, **kwargs)
+            return Gave(own_context(context).run(spec.run, *args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
         return outcome_of(error, spec.no_retry)
-    return packed(spec, value)

@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from holdfast.errors import HoldfastError
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
-from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
+from holdfast.workers.outcomes import Outcome, Raised, Returned
 from holdfast.workers.runners import Desk
-from holdfast.workers.runners.calling import OneProcess, own_context, packed, unpacked
+from holdfast.workers.runners.calling import Gave, packed, value_of
 from holdfast.workers.runners.groups import Bell, Group, Ladder, obituary
 from holdfast.workers.runners.output import Output
 from holdfast.workers.shell import MAX_STDOUT, Shell, ShellResult, command
@@ -121,18 +121,11 @@ class ShellRunner:
     # --- one command --------------------------------------------------------------------------------------------------
 
     def _outcome(self, assignment: Assignment, running: _Running) -> Outcome:
-        spec = assignment.spec
-        arguments = unpacked(spec, assignment.grant.job.params)
-        if isinstance(arguments, Raised):
-            return arguments
-        args, kwargs = arguments
+        given = value_of(assignment.spec, assignment.context)
+        if not isinstance(given, Gave):
+            return given
         try:
-            with OneProcess():
-                returned = own_context(assignment.context).run(spec.run, *args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
-            return outcome_of(error, spec.no_retry)
-        try:
-            wanted = command(returned)
+            wanted = command(given.value)
         except HoldfastError as problem:
             return Raised(str(problem), "bad_result")
         with self._lock:
