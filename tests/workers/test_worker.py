@@ -5,9 +5,11 @@ import math
 import os
 import signal
 import threading
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+import holdfast
 from holdfast import Holdfast
 from holdfast.errors import InvalidOperation, InvalidValue
 from holdfast.workers import context
@@ -231,3 +233,13 @@ def test_a_child_of_a_worker_cannot_become_a_worker(hf, monkeypatch):
     monkeypatch.setattr(context, "is_child", True)
     with pytest.raises(InvalidOperation, match="__main__"):
         hf.work()
+
+
+def test_a_worker_needs_no_installed_package_to_know_its_version(hf, monkeypatch):
+    def is_missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", is_missing)  # as in a bundle, or on a bare path
+    w = hf.worker(concurrency=1)
+    w.presence.arrive()
+    assert [seen.version for seen in hf.workers()] == [holdfast.__version__]

@@ -13,10 +13,10 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from types import FrameType
 from typing import Self
 
+import holdfast
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Retention
 from holdfast.model.workers import Wish, WorkerInfo
@@ -66,7 +66,7 @@ class Worker:
             name=name or self.worker_id,
             host=host,
             pid=os.getpid(),
-            version=version("holdfast"),
+            version=holdfast.__version__,
             namespace=namespace,
             queues=queues,
             job_types=tasks.names(),
