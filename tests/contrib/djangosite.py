@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_tasks import task
 
-from holdfast import Cancel, Snooze
+from holdfast import Cancel, Fatal, Retry, Snooze
 
 
 @task
@@ -48,7 +48,7 @@ def no_json() -> object:
 
 @task
 def give_up(how: str) -> None:
-    raise Cancel("no need") if how == "cancel" else Snooze(60)
+    raise {"cancel": Cancel("no need"), "snooze": Snooze(60), "retry": Retry(after=60), "fatal": Fatal("no")}[how]
 
 
 def not_a_task() -> None:

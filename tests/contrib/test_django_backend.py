@@ -248,6 +248,24 @@ def test_djangos_signals_tell_the_story(hf):
     assert story.count(("enqueued", "READY")) == 3
 
 
+@pytest.mark.parametrize("how", ["cancel", "snooze", "retry", "fatal"])
+def test_the_end_of_a_task_that_chose_its_outcome_is_told_exactly_if_it_has_ended(hf, how):
+    ends = []
+
+    def hear(task_result, **kwargs):
+        ends.append(str(task_result.status))
+
+    task_finished.connect(hear)
+    try:
+        with inline(hf):
+            result = djangosite.give_up.enqueue(how)
+    finally:
+        task_finished.disconnect(hear)
+    assert ends == ([] if how == "snooze" else ["FAILED"])
+    result.refresh()
+    assert result.is_finished is bool(ends)
+
+
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 

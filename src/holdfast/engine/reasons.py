@@ -13,8 +13,8 @@ from typing import Any, cast
 from holdfast.engine.engine import Engine
 from holdfast.model.jobs import Job
 from holdfast.model.times import Timestamp
-from holdfast.model.workers import WorkerInfo, WorkerState
-from holdfast.rules.explain import COUNTED, Reason, explain
+from holdfast.model.workers import WorkerInfo
+from holdfast.rules.explain import COUNTED, Reason, explain, takes
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane, State
 from holdfast.stores.protocol import View
@@ -63,14 +63,3 @@ class Reasons:
     def __getattr__(self, name: str) -> Any:
         """Look up everything else in the view itself."""
         return getattr(self._view, name)
-
-
-def takes(worker: WorkerInfo, namespace: str, queue: str, job_type: str) -> bool:
-    """Tell whether a worker lives, leases, and serves that queue and task."""
-    return (
-        worker.state is WorkerState.READY
-        and worker.wish is None
-        and worker.namespace == namespace
-        and queue in worker.queues
-        and (worker.job_types is None or job_type in worker.job_types)
-    )

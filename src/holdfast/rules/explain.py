@@ -15,6 +15,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.model.times import Timestamp
+from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.rules.limits import rate_opens_at, settings_of
 from holdfast.rules.order import place
 from holdfast.rules.retry import automatic_heir
@@ -56,6 +57,17 @@ def explain(state: State, job: Job, now: Timestamp, served: Served = None) -> Re
             return _running(job, now)
         case _:
             return _ended(state, job)
+
+
+def takes(worker: WorkerInfo, namespace: str, queue: str, job_type: str) -> bool:
+    """Tell whether a worker lives, leases, and serves that queue and task."""
+    return (
+        worker.state is WorkerState.READY
+        and worker.wish is None
+        and worker.namespace == namespace
+        and queue in worker.queues
+        and (worker.job_types is None or job_type in worker.job_types)
+    )
 
 
 def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:

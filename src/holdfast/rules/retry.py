@@ -53,6 +53,11 @@ def successor(job: Job, heir: JobId, now: Timestamp, *, position: int, not_befor
     )
 
 
+def is_last_attempt(job: Job) -> bool:
+    """Tell whether a job that runs has no attempt left after this one."""
+    return job.attempts + 1 >= job.max_attempts or job.direct
+
+
 def automatic_heir(state: State, job: Job) -> JobId | None:
     """Give the job that carries on after this one by itself, or None."""
     heirs = (heir.job_id for heir in state.successors(job.job_id) if heir.retry_kind is RetryKind.AUTO)

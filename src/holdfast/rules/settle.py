@@ -18,7 +18,7 @@ from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding, reported_before
 from holdfast.rules.order import back
-from holdfast.rules.retry import delay_s, successor
+from holdfast.rules.retry import delay_s, is_last_attempt, successor
 from holdfast.rules.state import State
 
 
@@ -82,7 +82,7 @@ def _complete(job: Job, report: Complete) -> Decision:
 
 def _fail(state: State, job: Job, report: Fail, now: Timestamp, draws: Draws) -> Decision:
     attempts = job.attempts + 1
-    final = report.fatal or attempts >= job.max_attempts or job.direct
+    final = report.fatal or is_last_attempt(job)
     cancelled = job.cancel_requested_at is not None
     chained = job.retry_mode is RetryMode.CHAIN
     not_before: Timestamp | None = None

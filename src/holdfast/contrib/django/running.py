@@ -17,7 +17,8 @@ from django.utils import timezone
 from holdfast.app.holdfast import Holdfast
 from holdfast.contrib.django.results import Call, change, result_of
 from holdfast.contrib.django.tasks import TaskContext, TaskResultStatus, task_backends, task_finished, task_started
-from holdfast.workers.signals import Fatal, Signal
+from holdfast.rules.retry import is_last_attempt
+from holdfast.workers.signals import Cancel, Fatal, Snooze
 
 #: The name all Django tasks have as jobs.
 NAME = "django.task"
@@ -62,8 +63,8 @@ def _run(hf: Holdfast, call: Call) -> Any:
     try:
         value = result.task.call(*context, *call.args, **call.kwargs)
     except Exception as error:
-        is_last = job.attempts + 1 >= job.max_attempts and not isinstance(error, Signal)
-        if is_last or isinstance(error, Fatal):
+        is_last = is_last_attempt(job) and not isinstance(error, Snooze)
+        if is_last or isinstance(error, Fatal | Cancel):
             change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
             task_finished.send(sender=sender, task_result=result)
         raise
