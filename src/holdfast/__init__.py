@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from holdfast.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from holdfast.app.holdfast import Holdfast
     from holdfast.app.jobs import Job
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from holdfast.stores.opening import open_store
     from holdfast.workers.shell import Shell
     from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Backoff",

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Self
 
-import holdfast
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Retention
 from holdfast.model.workers import Wish, WorkerInfo
+from holdfast.version import __version__
 from holdfast.workers import capture
 from holdfast.workers.assignments import Stop
 from holdfast.workers.chores import Chores
@@ -66,7 +66,7 @@ class Worker:
             name=name or self.worker_id,
             host=host,
             pid=os.getpid(),
-            version=holdfast.__version__,
+            version=__version__,
             namespace=namespace,
             queues=queues,
             job_types=tasks.names(),
