@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import StoreClosed
+from holdfast.errors import StoreBusy, StoreClosed, StoreFailed
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
 from holdfast.stores.memory import MemoryStore
@@ -75,3 +75,27 @@ def test_a_store_that_is_gone_is_told_too(engine, monkeypatch):
     watcher.start()
     watcher.arm(0)
     assert told.wait(LONG)
+
+
+def test_a_store_that_could_not_be_asked_for_a_moment_is_watched_again(engine, monkeypatch):
+    wait, told, troubles = engine.store.wait, threading.Semaphore(0), [StoreBusy("it is locked."), StoreFailed("no.")]
+
+    def sometimes(after, timeout):
+        if troubles:
+            raise troubles.pop()
+        return wait(after, timeout)
+
+    monkeypatch.setattr(engine.store, "wait", sometimes)
+    monkeypatch.setattr("holdfast.workers.watcher.PAUSE_S", 0)
+    heard = threading.Semaphore(0)
+    watcher = Watcher(engine.store, told.release, heard.release)
+    watcher.start()
+    for _ in range(2):
+        watcher.arm(0)
+        assert told.acquire(timeout=LONG)  # the pump looks by itself
+        assert heard.acquire(timeout=LONG)  # and so does who waits for wishes
+    monkeypatch.undo()
+    watcher.arm(0)
+    enqueue(engine, "a")
+    assert told.acquire(timeout=LONG)
+    watcher.close()

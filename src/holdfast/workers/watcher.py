@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreClosed
 from holdfast.stores.protocol import Store
 
 #: How long a watcher sleeps before it sees that it was closed, in seconds.
@@ -58,10 +58,16 @@ class Watcher:
                 after = self._after
             try:
                 came = self._store.wait(after, PAUSE_S)
-            except HoldfastError:
-                # The store is gone. The pump will meet that itself, with something to report.
+            except StoreClosed:
+                # The pump will meet that itself, with something to report.
                 self._stirred()
                 return
+            except HoldfastError:
+                # Perhaps for a moment only: no descriptor left, say. Meanwhile everybody looks by himself, now and then.
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, PAUSE_S)
+                self._paused()
+                came = True
             with self._changed:
                 if self._closed:
                     return
