@@ -67,7 +67,7 @@ def test_lines_are_followed_through_every_run_until_the_job_has_ended(hf):
     assert got in (["run 1", "run 2"], ["run 2"])
 
 
-def test_progress_is_live_while_a_job_runs_and_kept_when_it_has_ended(hf):
+def test_progress_is_live_while_a_job_runs_and_kept_when_it_has_ended(hf, monkeypatch):
     said, go_on = threading.Event(), threading.Event()
 
     @hf.task
@@ -79,13 +79,20 @@ def test_progress_is_live_while_a_job_runs_and_kept_when_it_has_ended(hf):
     job = slow.enqueue()
     assert job.progress is None
     noted = threading.Event()
+    roster = hf.engine.store.workers
+    note = roster.note
+
+    def listen(worker):
+        note(worker)
+        if any(run.progress for run in worker.runs):
+            noted.set()
+
+    monkeypatch.setattr(roster, "note", listen)
     worker = hf.worker()
     worker.start()
     try:
         assert said.wait(30)
-        # The worker notes it when it next speaks to the store.
-        while job.progress is None or not job.progress.message:
-            noted.wait(0.05)
+        assert noted.wait(30)
         assert (job.progress.fraction, job.progress.message) == (0.3, "a third, nearly")
     finally:
         go_on.set()
