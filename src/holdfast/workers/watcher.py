@@ -63,7 +63,7 @@ class Watcher:
                 self._stirred()
                 return
             except HoldfastError:
-                # Perhaps for a moment only: no descriptor left, say. Meanwhile everybody looks by himself, now and then.
+                # Perhaps for a moment only: no descriptor left, say. Meanwhile all look by themselves, now and then.
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, PAUSE_S)
                 self._paused()
