@@ -111,6 +111,15 @@ def test_a_damaged_file_is_mended_by_putting_its_content_again(tmp_path):
         assert store.check() == []
 
 
+def test_content_is_kept_again_if_its_file_was_taken_away_meanwhile(tmp_path):
+    engine = Engine(open_store(f"wal:{tmp_path / 'jobs'}"))
+    enqueue(engine)
+    spoil(f"wal:{tmp_path / 'jobs'}", None)
+    enqueue(engine, "again")
+    assert bytes(fetch(engine.store, engine.job("again").params)) == LARGE
+    engine.close()
+
+
 # --- left over --------------------------------------------------------------------------------------------------------
 
 

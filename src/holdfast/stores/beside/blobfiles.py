@@ -67,7 +67,7 @@ class FileBlobs:
             draft = f"{digest}.{self._count}.tmp"
             self._drafts.add(draft)
         try:
-            if not known:
+            if not known or not self.has(digest):  # what was there may have been taken away
                 with telling(self._root, "keeping a blob"):
                     self._write(digest, content, draft)
                 reach("blobs.written")
