@@ -1,7 +1,9 @@
 """What users test with: jobs on a store of the test's own, run at once or by hand, by the worker's own rules."""
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from unittest.mock import ANY
 
@@ -475,3 +477,16 @@ def test_nothing_enqueued_is_said_so(send):
     assert enqueued(send) == []
     with pytest.raises(AssertionError, match="none"):
         assert_enqueued(send)
+
+
+def test_a_job_joins_a_transaction_on_the_store_that_is_used(tmp_path):
+    hf = Holdfast("sqlite:never-opened.db")
+    task = hf.task(name="t")(lambda: None)
+    path = tmp_path / "jobs.db"
+    with use(hf, f"sqlite:{path}"), closing(sqlite3.connect(path)) as db:
+        assert hf.is_open
+        db.execute("BEGIN IMMEDIATE")
+        job = task.options(connection=db).enqueue()
+        db.commit()
+        assert job.status == "QUEUED"
+    assert not hf.is_open

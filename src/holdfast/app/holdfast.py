@@ -211,6 +211,9 @@ class Holdfast:
     @property
     def is_open(self) -> bool:
         """Whether the store is open in this process."""
+        return self._lent is not None or self._is_own_open()
+
+    def _is_own_open(self) -> bool:
         return self._engine is not None and self._pid == os.getpid()
 
     def open(self) -> Self:
@@ -234,7 +237,7 @@ class Holdfast:
         """
         parse_url(url)
         with self._lock:
-            if self._engine is not None and self._pid == os.getpid() and url != self.url:
+            if self._is_own_open() and url != self.url:
                 raise InvalidOperation(
                     f"the store {self.url} is in use; {url} was not taken.", hint="Configure before the first use."
                 )
