@@ -245,3 +245,15 @@ def test_a_roster_that_fails_fails_nothing(hf, gate, roster, monkeypatch):
     w.drain(0)
     assert w.join(LONG)
     assert job.status == "COMPLETED"
+
+
+def test_a_name_belongs_to_who_arrived_first_not_to_who_was_made_first(hf, clock):
+    made_first = hf.worker(concurrency=1, name="one")
+    clock.advance(1)
+    arrives_first = hf.worker(concurrency=1, name="one")
+    arrives_first.presence.arrive()
+    clock.advance(1)
+    with pytest.raises(InvalidOperation, match="is at work on this store"):
+        made_first.presence.arrive()
+    assert [worker.worker_id for worker in hf.workers()] == [arrives_first.worker_id]
+    arrives_first.presence.leave()

@@ -38,6 +38,7 @@ class Presence:
 
     def arrive(self) -> None:
         """Enter the roster. Raises InvalidOperation if a live worker there has the same name."""
+        self._me = msgspec.structs.replace(self._me, started_at=self._engine.look().now)  # it may have waited for this
         self._note((), 0.0)
         for other in self._roster():
             if other.name != self._me.name or other.worker_id == self._me.worker_id or other.state is WorkerState.LOST:
