@@ -226,8 +226,9 @@ def test_the_name_of_a_worker_that_is_gone_may_be_taken(hf, w, roster, clock, mo
 
 
 def test_a_name_is_a_name(hf):
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValue) as refused:
         hf.worker(name="a b\n")
+    assert "letters, digits" in refused.value.hint
 
 
 def test_a_roster_that_fails_fails_nothing(hf, gate, roster, monkeypatch):

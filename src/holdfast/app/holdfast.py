@@ -26,7 +26,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound, UnknownTask
 from holdfast.model.commands import Retention
-from holdfast.model.ids import is_name
+from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.workers import WorkerInfo
 from holdfast.stores.opening import open_store, parse_url
@@ -85,7 +85,7 @@ class Holdfast:
         """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none."""
         parse_url(url)
         if namespace and not is_name(namespace):
-            raise InvalidValue(f"namespace: {namespace!r} is not a name.", field="namespace")
+            raise InvalidValue(f"namespace: {namespace!r} is not a name.", hint=NAME_HINT, field="namespace")
         self.url = url
         self.namespace = namespace
         self.retention = retention or Retention()
@@ -295,9 +295,9 @@ class Holdfast:
         names = sorted({"default", *self._queues}) if queues is None else list(queues)
         for queue in names:
             if not is_name(queue):
-                raise InvalidValue(f"queues: {queue!r} is not a name.", field="queues")
+                raise InvalidValue(f"queues: {queue!r} is not a name.", hint=NAME_HINT, field="queues")
         if name and not is_name(name):
-            raise InvalidValue(f"name: {name!r} is not a name.", field="name")
+            raise InvalidValue(f"name: {name!r} is not a name.", hint=NAME_HINT, field="name")
         size = min(32, 4 * (os.cpu_count() or 1)) if concurrency is None else concurrency
         if not names or size < 1:
             raise InvalidValue("a worker needs at least one queue and a concurrency of at least 1.")

@@ -9,7 +9,7 @@ from holdfast.app.options import Seconds
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.commands import Normalize, PauseDispatch, PauseQueue, ResumeDispatch, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
-from holdfast.model.ids import is_name
+from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue as Settings
 from holdfast.model.records import pair
@@ -40,7 +40,7 @@ class Queue:
     def __init__(self, app: Holdfast, name: str) -> None:
         """Hold the queue of that name, which need not have been used yet. Raises InvalidValue if it is no name."""
         if not is_name(name):
-            raise InvalidValue(f"queue: {name!r} is not a name.", field="queue")
+            raise InvalidValue(f"queue: {name!r} is not a name.", hint=NAME_HINT, field="queue")
         self._app = app
         self.name = name
 

@@ -24,7 +24,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation, InvalidValue, NotFound, StoreFailed, UsageError
 from holdfast.model.commands import Command
-from holdfast.model.ids import is_name
+from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.decide import decide
@@ -241,5 +241,5 @@ def target() -> Target:
         raise UsageError("no store was named.", hint="Give --store URL, or set HOLDFAST_STORE, e.g. to sqlite:jobs.db.")
     namespace = meta.get("holdfast.namespace")
     if namespace and not is_name(namespace):
-        raise InvalidValue(f"namespace: {namespace!r} is not a name.", field="namespace")
+        raise InvalidValue(f"namespace: {namespace!r} is not a name.", hint=NAME_HINT, field="namespace")
     return Target(url, namespace)

@@ -18,6 +18,8 @@ Token = NewType("Token", int)
 _ID = re.compile(
     r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff](?:[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,198}[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff])?"
 )
+#: What a name is, for whoever gave none.
+NAME_HINT = "A name is made of 1-128 ASCII letters, digits and . _ - : /"
 _NAME = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 
 
