@@ -4,6 +4,7 @@ import asyncio
 import math
 import os
 import signal
+import sys
 import threading
 from importlib.metadata import PackageNotFoundError
 
@@ -243,3 +244,16 @@ def test_a_worker_needs_no_installed_package_to_know_its_version(hf, monkeypatch
     w = hf.worker(concurrency=1)
     w.presence.arrive()
     assert [seen.version for seen in hf.workers()] == [holdfast.__version__]
+
+
+def test_a_worker_works_once_and_one_that_ended_leaves_no_trace_of_another_try(hf):
+    w, stdout = hf.worker(concurrency=1), sys.stdout
+    w.start()
+    with pytest.raises(InvalidOperation, match="started before"):
+        w.start()
+    w.drain(0)
+    assert w.join(LONG)
+    with pytest.raises(InvalidOperation, match="started before"):
+        w.start()
+    assert hf.workers() == []
+    assert sys.stdout is stdout

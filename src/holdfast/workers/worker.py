@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Self
 
 from holdfast.engine.engine import Engine
+from holdfast.errors import InvalidOperation
 from holdfast.model.commands import Retention
 from holdfast.model.workers import Wish, WorkerInfo
 from holdfast.version import __version__
@@ -102,7 +103,11 @@ class Worker:
         self.left = 0
 
     def start(self) -> None:
-        """Begin to work, in threads of its own. Raises InvalidOperation if a live worker has the same name."""
+        """Begin to work, in threads of its own. Raises InvalidOperation if a live worker has the same name, or twice."""
+        if self._thread.ident is not None:
+            raise InvalidOperation(
+                f"worker {self.worker_id} was started before. Nothing was changed.", hint="Make another one."
+            )
         self.presence.arrive()
         capture.begin()
         self._thread.start()
