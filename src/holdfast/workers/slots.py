@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment
-from holdfast.workers.outcomes import Outcome
+from holdfast.workers.outcomes import Outcome, Raised
 from holdfast.workers.runners import Desk, Runner
 from holdfast.workers.tasks import Isolation
 
@@ -168,5 +168,11 @@ class Slots(Desk):
         return starting
 
     def _start(self, starting: Iterable[Assignment]) -> None:
-        for assignment in starting:
-            self._runners[assignment.spec.isolation].start(assignment)
+        pending = deque(starting)
+        while pending:
+            assignment = pending.popleft()
+            try:
+                self._runners[assignment.spec.isolation].start(assignment)
+            except (OSError, RuntimeError) as problem:
+                # No thread or descriptor is left; there may be when it is tried again.
+                pending.extend(self._end(assignment, Raised(f"the handler could not be started: {problem}", "exit")))

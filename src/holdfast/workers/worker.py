@@ -103,7 +103,7 @@ class Worker:
         self.left = 0
 
     def start(self) -> None:
-        """Begin to work, in threads of its own. Raises InvalidOperation if a live worker has the same name, or twice."""
+        """Begin to work, in threads of its own. Raises InvalidOperation the second time, or if its name is taken."""
         if self._thread.ident is not None:
             raise InvalidOperation(
                 f"worker {self.worker_id} was started before. Nothing was changed.", hint="Make another one."

@@ -31,7 +31,7 @@ class Runner(Protocol):
     """One way to run handlers."""
 
     def start(self, assignment: Assignment) -> None:
-        """Begin to run the handler; return at once."""
+        """Begin to run the handler; return at once. Raises OSError or RuntimeError if the system has no room for it."""
         ...
 
     def stop(self, assignment: Assignment) -> None:

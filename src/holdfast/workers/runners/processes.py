@@ -45,11 +45,11 @@ class ProcessRunner:
     def start(self, assignment: Assignment) -> None:
         """Hand it to a slot."""
         with self._lock:
-            self._busy += 1
-            if len(self._threads) < min(self._busy, self._size):
+            if len(self._threads) < min(self._busy + 1, self._size):
                 thread = threading.Thread(target=self._serve, name="holdfast-process", daemon=True)
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)
+            self._busy += 1
         self._waiting.put(assignment)
 
     def _serve(self) -> None:

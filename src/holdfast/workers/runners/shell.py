@@ -85,7 +85,13 @@ class ShellRunner:
         )
         with self._lock:
             self._running[assignment.grant.token] = running
-        running.thread.start()
+        try:
+            running.thread.start()
+        except RuntimeError:
+            with self._lock:
+                del self._running[assignment.grant.token]
+                running.bell.close()
+            raise
 
     def _serve(self, assignment: Assignment, running: _Running) -> None:
         outcome = self._outcome(assignment, running)

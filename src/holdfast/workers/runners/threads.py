@@ -29,12 +29,11 @@ class ThreadRunner:
     def start(self, assignment: Assignment) -> None:
         """Hand it to a thread."""
         with self._lock:
+            if self._threads < min(self._busy + 1, self._size):
+                threading.Thread(target=self._serve, name="holdfast-handler", daemon=True).start()
+                self._threads += 1
             self._busy += 1
-            grow = self._threads < min(self._busy, self._size)
-            self._threads += grow
         self._waiting.put(assignment)
-        if grow:
-            threading.Thread(target=self._serve, name="holdfast-handler", daemon=True).start()
 
     def _serve(self) -> None:
         while (assignment := self._waiting.get()) is not None:
