@@ -1,6 +1,8 @@
 """What a handler logs and prints is kept with its run, and still goes where it went before."""
 
 import asyncio
+import contextlib
+import io
 import logging
 import os
 import sys
@@ -213,6 +215,50 @@ def test_streams_that_are_missing_or_replaced_meanwhile_are_left_alone(monkeypat
     monkeypatch.setattr(sys, "stderr", theirs)
     capture.end()
     assert sys.stderr is theirs
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+def unread():
+    """Give a pipe that nobody reads any more."""
+    out, into = os.pipe()
+    os.close(out)
+    return os.fdopen(into, "w", buffering=1, encoding="utf-8")
+
+
+def ascii_only():
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+
+@pytest.mark.parametrize("stream", [closed, unread, ascii_only])
+def test_a_stream_that_takes_nothing_any_more_fails_no_run(hf, monkeypatch, stream):
+    @hf.task(max_attempts=1)
+    def talks() -> None:
+        print("über", flush=True)
+        print("and out")
+
+    broken = stream()
+    monkeypatch.setattr(sys, "stdout", broken)
+    job = talks.enqueue()
+    work(hf)
+    monkeypatch.undo()
+    with contextlib.suppress(OSError):
+        broken.close()
+    assert (job.status, lines(hf, job)) == ("COMPLETED", [("stdout", "", "über"), ("stdout", "", "and out")])
+
+
+def test_outside_a_run_a_stream_fails_as_it_always_did(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", closed())
+    capture.begin()
+    try:
+        with pytest.raises(ValueError, match="closed file"):
+            print("nobody's")
+    finally:
+        capture.end()
 
 
 def test_a_warning_of_pythons_own_is_a_line_of_stderr(hf):

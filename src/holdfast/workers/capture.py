@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Literal, TextIO
 
 from holdfast.workers.context import TASK_LOG, current
@@ -51,6 +52,11 @@ def _text(record: logging.LogRecord) -> str:
     return text + ("\n" + record.stack_info if record.stack_info else "")
 
 
+def _only_outside_runs() -> AbstractContextManager[None]:
+    """Let a stream fail that is closed, unread or lacks a character; but no run, whose lines are kept all the same."""
+    return nullcontext() if current.get(None) is None else suppress(OSError, ValueError)
+
+
 class Tee:
     """A text stream that also tells the run which writes to it."""
 
@@ -60,12 +66,19 @@ class Tee:
 
     def write(self, text: str) -> int:
         """Write through, then tell the run."""
-        written = self.through.write(text)
         context = current.get(None)
+        written = len(text)
+        with _only_outside_runs():
+            written = self.through.write(text)
         # A logging handler that writes here was given a record, which the run has already.
         if context is not None and sys._getframe(1).f_globals.get("__name__") != "logging":  # noqa: SLF001 - there is no other way to ask
             context.notes.write(self._stream, text)
         return written
+
+    def flush(self) -> None:
+        """Flush what is written through."""
+        with _only_outside_runs():
+            self.through.flush()
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several."""
