@@ -136,6 +136,7 @@ def breaks() -> None:
 
     hf.engine.submit_many = fails
     os.kill(os.getpid(), signal.SIGTERM)
+    hf.current.wait_cancelled(60)  # until the worker stops: it must have heard of it before there is a report
 
 @hf.task
 def forgets() -> None:
@@ -186,7 +187,7 @@ def test_it_stops_in_order_when_nobody_reads_what_it_says_any_more(place):
 
 
 def test_a_stop_that_left_leases_exits_1_and_says_so(place):
-    _, hired = begun(place, "breaks")
+    _, hired = begun(place, "breaks", grace="0")
     _, told = hired.communicate(timeout=60)
     assert hired.returncode == 1, told
     assert "the disk is gone." in told

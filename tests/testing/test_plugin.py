@@ -37,6 +37,7 @@ def test_loading_the_plugin_imports_nothing_else_of_ours():
         "holdfast",
         "holdfast.testing",
         "holdfast.testing.plugin",
+        "holdfast.version",
     ]
     assert not {"msgspec", "sqlite3", "asyncio", "click"} & set(told)
 
