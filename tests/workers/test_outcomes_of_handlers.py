@@ -241,3 +241,20 @@ def test_a_worker_takes_only_the_queues_it_was_given(hf):
     here, there = send.enqueue(), send.options(queue="other").enqueue()
     hf.work(queues=["other"], until_idle=True)
     assert (here.status, there.status) == ("QUEUED", "COMPLETED")
+
+
+def test_attempts_count_reports_and_runs_count_leases(hf):
+    seen = []
+
+    @hf.task(max_attempts=3, backoff=Backoff(base_s=0, jitter=0))
+    def told() -> None:
+        at = hf.current
+        seen.append((at.attempt, at.run_no))
+        if at.run_no == 1:
+            raise Snooze(0)
+        if at.attempt == 1:
+            raise ValueError
+
+    told.enqueue()
+    hf.work(until_idle=True)
+    assert seen == [(1, 1), (1, 2), (2, 3)]

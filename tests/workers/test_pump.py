@@ -313,13 +313,13 @@ def test_what_was_leased_ahead_is_given_back_if_it_does_not_start_soon(hf, clock
     w.slots.close()
 
 
-def test_the_shorter_handlers_are_the_further_ahead_they_are_leased_up_to_one_command(hf):
+def test_the_shorter_handlers_are_the_further_ahead_they_are_leased_up_to_eight_a_slot(hf):
     w = worker(hf, size=2)
     room = []
     for mean_s in (1.0, 0.05, 0.049, 0.01, 0.0001, 0.0):
         w.pump._mean_s = mean_s
         room.append(w.pump._room())
-    assert room == [2, 2, 4, 12, 100, 100]
+    assert room == [2, 2, 4, 12, 18, 18]
     w.slots.close()
 
 

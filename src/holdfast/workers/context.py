@@ -68,6 +68,11 @@ class Context:
         return self._grant.job.executions
 
     @property
+    def attempt(self) -> int:
+        """Count the executions that report, this one included: of `job.max_attempts`. A run that was lost is none."""
+        return self._grant.job.attempts + 1
+
+    @property
     def token(self) -> Token:
         """Rises with every lease of the store; hand it to outside systems to fence off late writers."""
         return self._grant.token

@@ -37,6 +37,8 @@ log = logging.getLogger("holdfast.worker")
 MOST = 100
 #: Work is leased this far ahead of free slots, in seconds of handlers on average; longer ones are not worth it.
 AHEAD_S = 0.05
+#: And no more than so many for each slot: what is leased counts as running, for limits and for other workers.
+AHEAD = 8
 #: What waits for a slot longer than this is given back, for others to run. Seconds.
 PATIENCE_S = 0.5
 #: Seconds between two looks at whether running jobs were cancelled, and between two ticks.
@@ -193,8 +195,7 @@ class Pump:
     def _room(self) -> int:
         if self._is_quiet:
             return 0
-        # At most what two commands may ask for: the one is run while the other is being committed.
-        ahead = min(2 * MOST, int(self._slots.size * AHEAD_S / max(self._mean_s, _SHORTEST_S)))
+        ahead = int(self._slots.size * min(AHEAD, AHEAD_S / max(self._mean_s, _SHORTEST_S)))
         return min(MOST, self._slots.room(ahead if self._mean_s < AHEAD_S else 0))
 
     # --- what has ended -----------------------------------------------------------------------------------------------
