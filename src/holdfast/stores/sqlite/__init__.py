@@ -5,6 +5,7 @@
 - `rows` records as rows with their sums; `statements` the SQL of `stores/sql`.
 - `connections` settings and errors; `schema` making, recognising and migrating the file.
 - `relog` making sure that what opening found stays; `cycle` how long the log is.
+- `forking` keeping everybody out of SQLite while the process forks.
 - `beside` blobs, run logs and the roster, as tables of the same file.
 - `wake` wake-up between processes; `check` reading everything and naming what is wrong.
 """

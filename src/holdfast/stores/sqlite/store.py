@@ -42,6 +42,7 @@ from holdfast.stores.sqlite.connections import (
     wait_for_others,
 )
 from holdfast.stores.sqlite.cycle import Cycle, cycle_reaching
+from holdfast.stores.sqlite.forking import inside
 from holdfast.stores.sqlite.guest import LateBell, joined
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.relog import write_log_again
@@ -61,8 +62,6 @@ COPY_AT = 4 * 1024 * 1024
 LONG_LOG = 16 * COPY_AT
 #: Events read at a time by `feed`.
 PAGE = 500
-#: Seconds that a fork waits for a writer.
-FORK_S = 5.0
 #: Idle connections kept for readers.
 SPARE_READERS = 4
 
@@ -140,11 +139,17 @@ class SqliteStore:
                 kind=kind,
                 file=place,
             )
+        with inside():
+            return cls(place, cls._opened(place, patience_s, readonly=readonly), patience_s, clock)
+
+    @staticmethod
+    def _opened(place: str, patience_s: float, *, readonly: bool) -> sqlite3.Connection | None:
+        """Give the writer of a store that is ours, of our version and durable; none for reading."""
         if not readonly:
             make_if_missing(place)
         demand_ours(place, readonly=readonly)
         if readonly:
-            return cls(place, None, patience_s, clock)
+            return None
         writer = open_writer(place)
         try:
             write_log_again(writer, place, patience_s)
@@ -156,7 +161,7 @@ class SqliteStore:
         except BaseException:
             writer.close()
             raise
-        return cls(place, writer, patience_s, clock)
+        return writer
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +169,7 @@ class SqliteStore:
     def write(self) -> Iterator[Batch]:
         """Open a batch; it is durable when left normally, gone otherwise."""
         self._demand_open()
-        with self._writing:
+        with inside(), self._writing:
             batch, db = self._demand_writer()
             try:
                 begin_immediate(db, self.path, self._patience_s)
@@ -290,7 +295,7 @@ class SqliteStore:
         would make the batch forget what it knows.
         """
         self._demand_open()
-        with self._writing:
+        with inside(), self._writing:
             _, db = self._demand_writer()
             try:
                 db.execute("PRAGMA synchronous = NORMAL")
@@ -333,22 +338,23 @@ class SqliteStore:
     @contextmanager
     def read(self) -> Iterator[Lookups]:
         """Open a view of what is durable."""
-        db = self._reader()
-        view = Lookups(db)
-        healthy = False
-        try:
-            db.execute("BEGIN")
-            _ = view.seq  # SQLite fixes the state at the first read, not at BEGIN
-            yield view
-            healthy = True
-        except sqlite3.Error as error:
-            raise translated(error, self.path) from error
-        except BaseException:
-            healthy = True
-            raise
-        finally:
-            view.finish()
-            self._give_back(db, healthy=healthy)
+        with inside():
+            db = self._reader()
+            view = Lookups(db)
+            healthy = False
+            try:
+                db.execute("BEGIN")
+                _ = view.seq  # SQLite fixes the state at the first read, not at BEGIN
+                yield view
+                healthy = True
+            except sqlite3.Error as error:
+                raise translated(error, self.path) from error
+            except BaseException:
+                healthy = True
+                raise
+            finally:
+                view.finish()
+                self._give_back(db, healthy=healthy)
 
     def feed(self, after: int) -> Iterator[Entry]:
         """Walk the durable events above `after`."""
@@ -389,7 +395,7 @@ class SqliteStore:
 
     def _last_seq(self) -> int:
         """Give the number of the last durable event; asks the tables only if the data has changed."""
-        with self._watching:
+        with inside(), self._watching:
             self._demand_open()
             try:
                 if self._watch is None:
@@ -405,16 +411,17 @@ class SqliteStore:
 
     def check(self) -> list[Finding]:
         """Read everything and list what is wrong."""
-        db = self._reader()
-        try:
-            return findings(db, self.path)
-        finally:
-            self._give_back(db, healthy=False)
+        with inside():
+            db = self._reader()
+            try:
+                return findings(db, self.path)
+            finally:
+                self._give_back(db, healthy=False)
 
     def snapshot(self) -> None:
         """Copy the log into the database and cut it, as far as readers let us."""
         self._demand_open()
-        with self._writing:
+        with inside(), self._writing:
             _, db = self._demand_writer()
             try:
                 # No `optimize`: statistics would let the planner leave the indexes each statement was written for.
@@ -434,14 +441,15 @@ class SqliteStore:
         self._closed = True
         self.sessions.close()
         self._bells.close()
-        with self._writing, self._reading, self._watching:
-            mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]
-            self._readers.clear()
-            if self._writer is not None:
-                with suppress(sqlite3.Error):
-                    wait_for_others(self._writer, BUSY_MS)  # another process may be closing too
-            self._watch = self._writer = self._batch = None
-        self._drop(mine)
+        with inside():
+            with self._writing, self._reading, self._watching:
+                mine = [*self._readers, *(db for db in (self._watch, self._writer) if db is not None)]
+                self._readers.clear()
+                if self._writer is not None:
+                    with suppress(sqlite3.Error):
+                        wait_for_others(self._writer, BUSY_MS)  # another process may be closing too
+                self._watch = self._writer = self._batch = None
+            self._drop(mine)
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -530,8 +538,6 @@ def _log_size(path: str) -> int:
 _open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 #: Connections whose closing would do harm.
 _never_closed: list[sqlite3.Connection] = []
-#: Those whose writers a fork holds still.
-_held: list[SqliteStore] = []
 #: Connections of the parent. A child must neither use nor close them.
 _of_parent: list[object] = []
 
@@ -542,23 +548,6 @@ def _leave_to_parent() -> None:
         _of_parent.append((store._writer, store._watch, store._readers))  # noqa: SLF001 - the same
         store._bells.leave_to_parent()  # noqa: SLF001 - the same
     _open_stores.clear()
-    _held.clear()
-
-
-def _hold_still() -> None:
-    """Let writers end their transactions before a fork.
-
-    SQLite remembers within a process which locks it has. A child forked in the middle of a transaction would inherit
-    the memory without the thread that ends it, and find the database locked for ever.
-    """
-    reach("sqlite.forking")
-    _held.extend(store for store in list(_open_stores) if store._writing.acquire(timeout=FORK_S))  # noqa: SLF001 - the same
-
-
-def _go_on() -> None:
-    while _held:
-        _held.pop()._writing.release()  # noqa: SLF001 - the same
 
 
 after_fork_in_child(_leave_to_parent)
-os.register_at_fork(before=_hold_still, after_in_parent=_go_on)
