@@ -107,6 +107,15 @@ def test_a_file_that_was_removed_tells_nothing_wrong(path):
     assert LockedSessions(path).gone({"a", "b"}) == {"b"}
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: Path(path).write_bytes(os.urandom(777))])
+def test_what_is_no_such_file_tells_nothing_and_stops_nobody(path, make):
+    make(path)
+    mine = LockedSessions(path)
+    mine.hold("a")
+    assert mine.gone({"a", "b"}) == set()
+    mine.close()
+
+
 def test_the_file_stays_small_and_forgets_those_first_that_were_closed(path, monkeypatch):
     monkeypatch.setattr(module, "SLOTS", 3)
     living, closed = LockedSessions(path), LockedSessions(path)

@@ -31,6 +31,8 @@ SLOT = 64
 #: Slots of a file; when all are taken, those of sessions that are gone are used again.
 SLOTS = 1024
 _HELD, _CLOSED = b"h", b"c"
+#: Whatever lies at the path, opening it neither follows nor waits.
+_WARILY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 #: How the kernel is asked for a lock of the open file; None where it has none.
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 #: What `struct flock` says → what `lockf` takes.
@@ -168,7 +170,7 @@ class LockedSessions:
             # By number first: had we opened a file we hold locks in, closing it again would drop them.
             which = self._which()
             if _known(which) is None:
-                fd = os.open(self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                fd = os.open(self._path, flags | _WARILY, 0o600)
                 opened = os.fstat(fd)
                 which = (opened.st_dev, opened.st_ino)
                 # It was moved here meanwhile, and is one we know: then the new descriptor stays open, unused.
