@@ -24,10 +24,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from holdfast.engine import Engine, engine, maintenance
 from holdfast.model.commands import (
+    ArchiveTemplate,
+    Backfill,
     Bury,
     Cancel,
     Command,
     Complete,
+    DeleteSchedule,
+    DeleteTemplate,
     EndSession,
     EndSessions,
     Enqueue,
@@ -40,21 +44,31 @@ from holdfast.model.commands import (
     Normalize,
     PauseDispatch,
     PauseQueue,
+    PauseSchedule,
     Prune,
+    PutSchedule,
+    PutTemplate,
     Release,
+    ResetSchedule,
     ResumeDispatch,
     ResumeQueue,
+    ResumeSchedule,
     Retention,
     Retry,
     SetQueue,
     Snooze,
+    Trigger,
     Update,
+    UpdateSchedule,
+    UseTemplate,
 )
-from holdfast.model.events import JobChanges, JobCreated, QueueChanges
+from holdfast.model.events import JobChanges, JobCreated, QueueChanges, ScheduleFired
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Leased, Outcome
 from holdfast.model.records import Queue
+from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
+from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, FOREVER, Timestamp, later, stamp
 from holdfast.rules.explain import explain
 from holdfast.rules.invariants import violations
@@ -158,6 +172,64 @@ def queue_limits(draw: st.DrawFn) -> QueueChanges:
     return QueueChanges(**fields)
 
 
+SCHEDULES = ["s1", "s2", "s3"]
+schedule_ids = st.sampled_from(SCHEDULES)
+template_ids = st.sampled_from(["t1", "t2"])
+small = st.sampled_from([b"null", b"{}", b'{"n":1}', b'{"m":[2]}', b"[]"]).map(msgspec.Raw)
+options = st.sampled_from([JobOptions(), JobOptions(), JobOptions(max_attempts=1, queue="other"), JobOptions(ttl_s=5)])
+moments = st.sampled_from([None, None, None, 60, 7200]).map(lambda s: None if s is None else later(stamp(START), s))
+kinds_of_time = st.sampled_from(
+    [
+        {"interval_s": 10},
+        {"interval_s": 60.5},
+        {"interval_s": 0},
+        {"cron_expression": "*/5 * * * *"},
+        {"cron_expression": "30 1 * * *", "timezone": "Europe/Berlin"},
+        {"run_at": later(stamp(START), 100)},
+    ]
+)
+
+
+@st.composite
+def new_schedules(draw: st.DrawFn) -> NewSchedule:
+    template_id = draw(st.sampled_from([None, None, "t1", "t2"]))
+    return NewSchedule(
+        name=draw(st.sampled_from(SCHEDULES)),
+        namespace=draw(namespaces),
+        template_id=template_id,
+        job_type="work" if template_id is None else None,
+        **draw(kinds_of_time),
+        param_overrides=draw(small),
+        options=draw(options),
+        queue=draw(st.sampled_from([None, None, "other"])),
+        catch_up=draw(st.sampled_from(CatchUp)),
+        catch_up_window_s=draw(st.sampled_from([None, 100])),
+        grace_s=draw(st.sampled_from([60, 0])),
+        overlap=draw(st.sampled_from(Overlap)),
+        jitter_s=draw(st.sampled_from([0, 0, 5.5])),
+        start_at=draw(moments),
+        end_at=draw(moments),
+    )
+
+
+@st.composite
+def schedule_changes(draw: st.DrawFn) -> ScheduleChanges:
+    every: dict[str, st.SearchStrategy[Any]] = {
+        "name": st.sampled_from(SCHEDULES),
+        "interval_s": st.sampled_from([20, None]),
+        "cron_expression": st.sampled_from(["* * * * *", None]),
+        "timezone": st.sampled_from(["UTC", "Asia/Kolkata", "Nowhere"]),
+        "param_overrides": small,
+        "queue": st.sampled_from([None, "other"]),
+        "overlap": st.sampled_from(Overlap),
+        "catch_up": st.sampled_from(CatchUp),
+        "end_at": moments,
+        "jitter_s": st.sampled_from([0, 3]),
+    }
+    names = draw(st.sets(st.sampled_from(sorted(every)), max_size=3))
+    return ScheduleChanges(**{name: draw(every[name]) for name in sorted(names)})
+
+
 def leases() -> st.SearchStrategy[Lease]:
     return st.builds(
         Lease,
@@ -178,6 +250,7 @@ class StoresAgree(RuleBasedStateMachine):
     histories = 0
     commands = 0
     reopenings = 0
+    fires = 0
     _empty: Path | None = None
 
     def __init__(self) -> None:
@@ -284,6 +357,7 @@ class StoresAgree(RuleBasedStateMachine):
             fresh[name] = [(entry.ts, entry.event) for entry in entries]
         for name, entries in fresh.items():
             assert entries == fresh["memory"], f"{name}: {entries}\nmemory: {fresh['memory']}"
+        type(self).fires += sum(isinstance(event, ScheduleFired) for _, event in fresh["memory"])
         self.heirs += [
             event.job.job_id
             for _, event in fresh["memory"]
@@ -417,6 +491,76 @@ class StoresAgree(RuleBasedStateMachine):
         first, second = (SetQueue(queue="default", changes=limits) for limits in (before, after))
         self.send_all([first, self._report(kind, number, 0), second, command, command])
 
+    # --- schedules and templates --------------------------------------------------------------------------------------
+
+    @rule(
+        cmd=cmds,
+        schedule_id=schedule_ids,
+        schedules=st.lists(new_schedules(), min_size=1, max_size=2),
+        again=st.booleans(),
+    )
+    def put_schedule(self, cmd: str, schedule_id: str, schedules: list[NewSchedule], *, again: bool) -> None:
+        puts: list[Command] = [
+            PutSchedule(cmd=cmd, schedule_id=schedule_id, schedule=new, replace=again) for new in schedules
+        ]
+        self.send_all(puts)
+
+    @rule(cmd=cmds, template_id=template_ids, params=small, chosen=options, again=st.booleans(), number=numbers)
+    def put_template(
+        self, cmd: str, template_id: str, params: Any, chosen: JobOptions, number: int, *, again: bool
+    ) -> None:
+        new = NewTemplate(name=f"n{number % 2}", job_type="work", default_params=params, options=chosen)
+        version = number % 3 or None
+        self.send(PutTemplate(cmd=cmd, template_id=template_id, template=new, replace=again, version=version))
+
+    @rule(kind=st.integers(0, 3), cmd=cmds, template_id=template_ids, job_id=job_ids, params=small)
+    def use_template(self, kind: int, cmd: str, template_id: str, job_id: JobId, params: Any) -> None:
+        match kind:
+            case 0:
+                self.send(ArchiveTemplate(cmd=cmd, template_id=template_id))
+            case 1:
+                self.send(DeleteTemplate(cmd=cmd, template_id=template_id))
+            case _:
+                self.send(UseTemplate(template_id=template_id, job_id=job_id, params=params))
+
+    @rule(
+        kind=st.integers(0, 8),
+        cmd=cmds,
+        schedule_id=schedule_ids,
+        edit=schedule_changes(),
+        job_id=job_ids,
+        params=small,
+        number=numbers,
+    )
+    def edit_schedule(
+        self,
+        kind: int,
+        cmd: str,
+        schedule_id: str,
+        edit: ScheduleChanges,
+        job_id: JobId,
+        params: Any,
+        number: int,
+    ) -> None:
+        match kind:
+            case 0 | 1:
+                version = number % 4 or None
+                self.send(UpdateSchedule(cmd=cmd, schedule_id=schedule_id, changes=edit, version=version))
+            case 2:
+                self.send(PauseSchedule(cmd=cmd, schedule_id=schedule_id, reason="why not"))
+            case 3:
+                self.send(ResumeSchedule(cmd=cmd, schedule_id=schedule_id))
+            case 4:
+                self.send(ResetSchedule(cmd=cmd, schedule_id=schedule_id))
+            case 5:
+                self.send(DeleteSchedule(cmd=cmd, schedule_id=schedule_id))
+            case 6:
+                self.send(Trigger(schedule_id=schedule_id, job_id=job_id, params=params))
+            case _:
+                now = stamp(self.clock.now())
+                since = later(now, -number)
+                self.send(Backfill(schedule_id=schedule_id, backfill_id="b", since=since, until=now, limit=3))
+
     # --- time and maintenance -----------------------------------------------------------------------------------------
 
     @rule(by=st.sampled_from([0.000001, 1, 5, 10, 30, 100, 3600]))
@@ -517,6 +661,11 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
         ],
         "opening": [next_opening(view, namespace, ("default", "other"), now) for namespace in ("", "x")],
         "reasons": {job.job_id: explain(view, job, now) for job in view.all(Job)},
+        "of schedules": {
+            name: (view.active_of(name), sorted(view.running_of(name)), view.by_name(Schedule, "", name))
+            for name in SCHEDULES
+        },
+        "of templates": {name: (view.schedules_of(name), view.by_name(Template, "", "n1")) for name in ("t1", "t2")},
         "granted": {cmd: [job.job_id for job in view.granted_by(cmd)] for cmd in ("c1", "c2", "c3")},
     }
 
@@ -532,10 +681,11 @@ def _name(record: Any) -> Any:
 
 
 def test_random_histories_are_the_same_on_every_store():
-    StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = 0
+    StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = StoresAgree.fires = 0
     run_state_machine_as_test(StoresAgree, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS))
     print(
         f"{StoresAgree.histories} histories, {StoresAgree.commands} commands on each store, "
-        f"{StoresAgree.reopenings} reopenings"
+        f"{StoresAgree.reopenings} reopenings, {StoresAgree.fires} fires"
     )
+    assert StoresAgree.fires > 0
     assert StoresAgree.histories >= HISTORIES

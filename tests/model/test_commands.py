@@ -6,6 +6,8 @@ import pytest
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
+from holdfast.model.schedules import NewSchedule, Overlap, ScheduleChanges
+from holdfast.model.templates import NewTemplate
 
 RAW = msgspec.Raw(b'{"a":1}')
 HELD = {"job_id": "j", "token": 7}
@@ -47,6 +49,20 @@ EVERY = [
     c.SetQueue(queue="q", changes=QueueChanges(max_running=None, rate_count=1, rate_period_s=0.5, rate_scope="key")),
     c.PauseDispatch(reason="r"),
     c.ResumeDispatch(),
+    c.PutTemplate(template_id="t", template=NewTemplate(name="n", job_type="t"), replace=True, version=3),
+    c.ArchiveTemplate(template_id="t"),
+    c.DeleteTemplate(template_id="t"),
+    c.UseTemplate(template_id="t", job_id="j", params=RAW),
+    c.PutSchedule(schedule_id="s", schedule=NewSchedule(name="n", job_type="t", interval_s=5.0, overlap=Overlap.QUEUE)),
+    c.UpdateSchedule(schedule_id="s", changes=ScheduleChanges(end_at=None, param_overrides=RAW), version=2),
+    c.PauseSchedule(schedule_id="s", reason="r"),
+    c.ResumeSchedule(schedule_id="s"),
+    c.ResetSchedule(schedule_id="s"),
+    c.DeleteSchedule(schedule_id="s"),
+    c.Trigger(schedule_id="s", job_id="j", params=RAW),
+    c.Backfill(schedule_id="s", backfill_id="b", since="a", until="b", limit=5),
+    c.Fire(schedule_id="s", expected="a"),
+    c.Replan(schedule_id="s", expected="a"),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),

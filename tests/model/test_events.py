@@ -6,10 +6,15 @@ import pytest
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model import events as ev
 from holdfast.model.jobs import Backoff, Job, JobStatus
+from holdfast.model.schedules import Overlap, Schedule, ScheduleChanges
+from holdfast.model.templates import JobOptions, Template
 from holdfast.model.times import Timestamp
 
 NOW = Timestamp("2026-01-01T00:00:00.000000Z")
 HELD = {"job_id": "j", "token": 7}
+NEXT = {"next_fire_at": NOW, "next_trigger_at": NOW}
+TEMPLATE = Template("t", "n", "send", NOW, options=JobOptions(priority=1, tags={"a": "b"}))
+SCHEDULE = Schedule("s", "n", NOW, job_type="send", cron_expression="* * * * *", overlap=Overlap.QUEUE, **NEXT)
 
 EVERY = [
     ev.JobCreated(job=Job("j", "t", msgspec.Raw(b'{"a":1}'), NOW, tags={"k": "v"}, backoff=Backoff(jitter=0))),
@@ -33,6 +38,17 @@ EVERY = [
     ev.QueueNormalized(namespace="", queue="q", rank=0),
     ev.DispatchPaused(reason="r"),
     ev.DispatchResumed(),
+    ev.TemplateCreated(template=TEMPLATE),
+    ev.TemplateUpdated(template_id="t", name="n", job_type="t", version=2, default_params=msgspec.Raw(b"{}")),
+    ev.TemplateArchived(template_id="t", version=3),
+    ev.TemplateDeleted(template_id="t"),
+    ev.ScheduleCreated(schedule=SCHEDULE),
+    ev.ScheduleUpdated(schedule_id="s", version=2, **NEXT, changes=ScheduleChanges(run_at=None, grace_s=5.0)),
+    ev.ScheduleFired(schedule_id="s", fire_at=NOW, job_id="j", **NEXT, is_last=True),
+    ev.ScheduleMissed(schedule_id="s", count=3, until=NOW, next_fire_at=None, next_trigger_at=None),
+    ev.SchedulePaused(schedule_id="s", version=3, reason="r"),
+    ev.ScheduleResumed(schedule_id="s", version=4, **NEXT),
+    ev.ScheduleDeleted(schedule_id="s"),
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -54,9 +70,8 @@ def test_an_event_written_and_read_is_the_same_event(event):
 def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
-    assert all(
-        noun in {"job", "lease", "queue", "dispatch", "key", "command"} for noun, _ in (tag.split(":") for tag in tags)
-    )
+    nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "key", "command"}
+    assert {tag.split(":")[0] for tag in tags} == nouns
 
 
 def test_an_unknown_type_is_refused_and_named():

@@ -5,6 +5,8 @@ import pytest
 
 from holdfast.model.jobs import Job, KeyHold, Run
 from holdfast.model.records import AUTHORITY, TABLES, Authority, DoneCommand, HeldKey, Queue, Record, key_of, pair
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import JobOptions, Template
 
 NOW = "2026-01-01T00:00:00.000000Z"
 RAW = msgspec.Raw(b"{}")
@@ -19,6 +21,8 @@ RAW = msgspec.Raw(b"{}")
         (HeldKey("n", "task t k", "j", KeyHold.ACTIVE), "n\0task t k"),
         (DoneCommand("c", "d", RAW, NOW), "c"),
         (Authority(), AUTHORITY),
+        (Template("t", "n", "send", NOW, options=JobOptions(tags={"a": "b"})), "t"),
+        (Schedule("s", "n", NOW, job_type="send", interval_s=5.0), "s"),
     ],
 )
 def test_a_record_is_found_by_its_key_and_survives_encoding(record, key):

@@ -6,16 +6,19 @@ import pytest
 from holdfast.errors import DuplicateKey, HoldfastError, IdReused, LeaseLost, Refused
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import (
+    Backfilled,
     CancelAnswer,
     Changed,
     Done,
     Enqueued,
     Extended,
+    Fired,
     Grant,
     Leased,
     Outcome,
     Refusal,
     Reported,
+    Saved,
     Submitted,
     Swept,
     decode_outcome,
@@ -32,6 +35,9 @@ EVERY = [
     CancelAnswer(outcome="requested"),
     Changed(job_id="j", position=0),
     Done(),
+    Saved(id="s", version=2, created=True),
+    Fired(jobs=(Submitted("j", created=True),), missed=3),
+    Backfilled(count=3, next_since="2026-01-01T00:00:00.000000Z"),
     Swept(count=3, more=True),
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]

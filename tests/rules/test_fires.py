@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import cronscan
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidValue
 from holdfast.rules.cron import Cron, parse_cron
-from holdfast.rules.fires import fires_after, instant_of, parse_zone
+from holdfast.rules.fires import count_fires, fires_after, instant_of, parse_zone
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "cron" / "fires.json").read_text())
 
@@ -109,3 +110,42 @@ def test_what_is_no_time_zone_is_refused(name):
 )
 def test_a_local_time_is_the_first_of_two_or_the_first_instant_after_its_gap(zone, local, instant):
     assert instant_of(datetime.fromisoformat(local), parse_zone(zone)) == moment(instant)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    expression=st.sampled_from(
+        [
+            "* * * * *",
+            "*/7 * * * *",
+            "30 2 * * *",
+            "*/15 1-3 * * *",
+            "0 0 * * *",
+            "59 23 * * *",
+            "0 0 31 * *",
+            "0 0 29 2 *",
+            "0,30 8-18 * * MON-FRI",
+            "0 12 1-7 * SUN",
+            "15 * 13 * 5",
+        ]
+    ),
+    zone=st.sampled_from(
+        ["UTC", "Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Pacific/Apia"]
+    ),
+    day=st.integers(0, 6000),
+    second=st.integers(0, 86_399),
+    length=st.integers(0, 86_400 * 60),
+)
+def test_fires_are_counted_as_if_they_were_walked(expression, zone, day, second, length):
+    cron, place = parse_cron(expression), ZoneInfo(zone)
+    after = datetime(2011, 1, 1, tzinfo=UTC) + timedelta(days=day, seconds=second)
+    until = after + timedelta(seconds=length)
+    walked = list(takewhile(lambda at: at <= until, fires_after(cron, place, after)))
+    assert count_fires(cron, place, after, until) == (len(walked), walked[-1] if walked else None)
+
+
+def test_a_year_of_minutes_around_each_change_is_counted_exactly():
+    cron, zone = parse_cron("* * * * *"), ZoneInfo("Europe/Paris")
+    after = datetime(2026, 1, 1, tzinfo=UTC)
+    until = after + timedelta(days=365)
+    assert count_fires(cron, zone, after, until) == (365 * 1440, until)

@@ -9,7 +9,8 @@ from world import START, World, new
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges
 from holdfast.model.jobs import Backoff
-from holdfast.rules.values import MAX_DURATION_S, MAX_TEXT, problem_with
+from holdfast.rules.checks import MAX_DURATION_S, MAX_TEXT
+from holdfast.rules.values import problem_with
 
 LONG = MAX_DURATION_S
 HUGE = 10**5000

@@ -7,9 +7,9 @@ from holdfast.model.events import decode_event, encode_event
 from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp, later
+from holdfast.rules.changes import Stamp
 from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
-from holdfast.rules.fold import Stamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.batch import BatchTables
 

@@ -11,9 +11,11 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob, PauseQueue
+from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob, PauseQueue, PutSchedule, PutTemplate
 from holdfast.model.ids import JobId
 from holdfast.model.records import TABLES
+from holdfast.model.schedules import NewSchedule
+from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.statements import COLUMNS
@@ -35,6 +37,11 @@ def fill(path: Path) -> None:
     engine.ask(Fail(job_id=grants[1].job.job_id, token=grants[1].token, error="boom"))
     engine.ask(Lease(worker_id="w"))
     engine.ask(PauseQueue(queue="mail", reason="holiday"))
+    params = msgspec.Raw(b'{"a":1}')
+    template = NewTemplate(name="report", job_type="t", default_params=params, options=JobOptions(priority=3))
+    engine.ask(PutTemplate(template_id="t-1", template=template))
+    schedule = NewSchedule(name="nightly", template_id="t-1", cron_expression="0 3 * * *", param_overrides=params)
+    engine.ask(PutSchedule(schedule_id="s-1", schedule=schedule))
     engine.close()
 
 

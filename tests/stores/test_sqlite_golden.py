@@ -26,7 +26,6 @@ from holdfast.stores.sqlite.statements import read_sql, split
 from holdfast.testing import ManualClock
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlite-v1"
-GOLDEN_2 = GOLDEN.with_name("sqlite-v2")
 
 
 @pytest.fixture
@@ -43,10 +42,12 @@ def test_every_record_and_event_of_version_1_is_read(path, expected):
     demand(path, expected)
 
 
-def test_every_record_and_event_of_version_2_is_read_and_all_that_lies_beside(tmp_path):
-    path = Path(shutil.copy(GOLDEN_2 / "jobs.db", tmp_path / "jobs.db"))
-    expected = msgspec.json.decode((GOLDEN_2 / "expected.json").read_bytes())
-    for readonly in (True, False):
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_record_and_event_of_a_version_is_read_and_all_that_lies_beside(tmp_path, version):
+    golden = GOLDEN.with_name(f"sqlite-v{version}")
+    path = Path(shutil.copy(golden / "jobs.db", tmp_path / "jobs.db"))
+    expected = msgspec.json.decode((golden / "expected.json").read_bytes())
+    for readonly in (False, True):
         demand(path, expected, readonly=readonly)
         with closing(SqliteStore.open(path, readonly=readonly, clock=ManualClock(moment(expected["at"])))) as store:
             for digest, text in expected["blobs"].items():
@@ -78,7 +79,7 @@ def demand(path, expected, *, readonly=False):
 
 def test_opening_for_reading_migrates_nothing_and_says_what_to_do(path):
     before = path.read_bytes()
-    with pytest.raises(StoreReadOnly, match=r"version 1, this program reads 2.*store snapshot"):
+    with pytest.raises(StoreReadOnly, match=r"version 1, this program reads 3.*store snapshot"):
         SqliteStore.open(path, readonly=True)
     assert path.read_bytes() == before
     SqliteStore.open(path).close()
@@ -96,7 +97,10 @@ def _schema(path: Path) -> set[tuple[str, str, str]]:
         return set(db.execute("SELECT type, name, sql FROM sqlite_schema"))
 
 
-@pytest.mark.parametrize("statement", range(len(split(read_sql("sqlite-v2.sql"))) + 2))
+STATEMENTS = len(split(read_sql("sqlite-v2.sql"))) + 2 + len(split(read_sql("sqlite-v3.sql")))
+
+
+@pytest.mark.parametrize("statement", range(STATEMENTS))
 def test_a_process_killed_within_the_migration_has_changed_nothing(path, expected, statement):
     child = subprocess.run(
         [sys.executable, "-c", KILLED, str(path), str(statement)], check=False, capture_output=True, timeout=60
@@ -119,13 +123,16 @@ class Counting:
         self.left -= 1
         return self.db.execute(*args)
 db = connections.open_writer(path)
-schema.migrate(db, path, 1, migrations={1: lambda db: schema.MIGRATIONS[1](Counting(db))})
+steps = {number: lambda db, step=step: step(counting) for number, step in schema.MIGRATIONS.items()}
+counting = Counting(db)
+schema.migrate(db, path, 1, migrations=steps)
 """
 
 
 def _raws(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give payloads back as the JSON text they were."""
     payloads = ("params", "params_snapshot", "result", "artifacts", "details", "progress", "outcome", "retention")
+    payloads += ("default_params", "param_overrides")
     return [
         {name: msgspec.Raw(msgspec.json.encode(value)) if name in payloads else value for name, value in record.items()}
         for record in records

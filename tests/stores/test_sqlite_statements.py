@@ -25,10 +25,22 @@ SEARCHES = {
     "highest_run_id": ["sqlite_autoindex_job_runs_1"],
     "runs_of_job": ["ix_runs_job (job_id=?)"],
     "successors": ["ix_jobs_retry_of (retry_of=?)"],
-    "ready": [READY],
-    "ready_of_types": [READY],
+    "ready": [READY, "ix_jobs_overlap (schedule_id=?)"],
+    "ready_of_types": [READY, "ix_jobs_overlap (schedule_id=?)"],
     "running": ["ix_jobs_active (namespace=? AND queue=?)"],
     "running_with": ["ix_jobs_limit (namespace=? AND limit_key=?)"],
+    "running_of": ["ix_jobs_overlap (schedule_id=?)"],
+    "active_of": ["ix_jobs_schedule (schedule_id=?)"],
+    "template": ["sqlite_autoindex_job_templates_1 (template_id=?)"],
+    "template_by_name": ["sqlite_autoindex_job_templates_2 (namespace=? AND name=?)"],
+    "update_template": ["sqlite_autoindex_job_templates_1 (template_id=?)"],
+    "schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
+    "schedule_by_name": ["sqlite_autoindex_schedules_2 (namespace=? AND name=?)"],
+    "schedules_of": ["ix_schedules_template (template_id=?)"],
+    "due_schedules": ["ix_schedules_due (next_trigger_at<?)"],
+    "next_schedule": ["ix_schedules_due (next_trigger_at>?)"],
+    "fire_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
+    "update_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "starts": ["ix_runs_started (namespace=? AND queue=? AND started_at>?)"],
     "starts_with": ["ix_runs_key (namespace=? AND queue=? AND limit_key=? AND started_at>?)"],
     "queued": [f"{READY})", f"{HELD_BACK})"],
@@ -70,8 +82,8 @@ SEARCHES = {
     "events_after": ["INTEGER PRIMARY KEY"],
     "delete_events": ["INTEGER PRIMARY KEY"],
 }
-#: Blocks that may sort what they found: a job has few runs and few retries.
-SORT = {"runs_of_job", "successors"}
+#: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
+SORT = {"runs_of_job", "successors", "schedules_of"}
 
 
 @pytest.fixture

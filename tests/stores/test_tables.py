@@ -9,7 +9,7 @@ from holdfast.model import events as ev
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStatus
 from holdfast.model.records import TABLES, Authority, DoneCommand, HeldKey, Queue, key_of
 from holdfast.model.times import FOREVER, later
-from holdfast.rules.fold import Stamp
+from holdfast.rules.changes import Stamp
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
 from holdfast.stores.batch import BatchTables

@@ -56,6 +56,7 @@ _BY_REASON = {
     "dispatch_paused": HELD,
     "queue_paused": HELD,
     "delayed": DELAYED,
+    "overlap_wait": HELD,
     "key_limit": HELD,
     "queue_limit": HELD,
     "rate_limit": HELD,

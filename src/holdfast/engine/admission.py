@@ -18,14 +18,30 @@ from holdfast.model.commands import (
     Fail,
     GiveUp,
     NewJob,
+    PutSchedule,
+    PutTemplate,
     Release,
     Report,
     Retry,
     Snooze,
+    Trigger,
     Update,
+    UpdateSchedule,
+    UseTemplate,
 )
 from holdfast.model.outcomes import Refusal, refuse
-from holdfast.model.payloads import MAX_INLINE, MAX_LISTED, NULL, admit, admit_object, blob_ref, ref_in
+from holdfast.model.payloads import (
+    MAX_INLINE,
+    MAX_LAID_OVER,
+    MAX_LISTED,
+    MAX_STANDING,
+    NULL,
+    admit,
+    admit_object,
+    blob_ref,
+    names_in,
+    ref_in,
+)
 from holdfast.model.shapes import misfit
 from holdfast.stores.beside.protocol import Blobs
 
@@ -60,6 +76,17 @@ def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
                 return replace(command, changes=replace(changes, params=_kept_params(changes.params, blobs)))
             case Retry(params=params) if params != NULL:
                 return replace(command, params=_kept_params(params, blobs))
+            case PutTemplate(template=template):
+                kept = _standing(template.default_params, "default_params", MAX_STANDING)
+                return replace(command, template=replace(template, default_params=kept))
+            case PutSchedule(schedule=schedule):
+                kept = _standing(schedule.param_overrides, "param_overrides", MAX_STANDING)
+                return replace(command, schedule=replace(schedule, param_overrides=kept))
+            case UpdateSchedule(changes=changed):
+                kept = _standing(changed.param_overrides, "param_overrides", MAX_STANDING)
+                return replace(command, changes=replace(changed, param_overrides=kept))
+            case Trigger(params=params) | UseTemplate(params=params):
+                return replace(command, params=_standing(params, "params", MAX_LAID_OVER))
             case _:
                 return command
     except UsageError as problem:
@@ -75,6 +102,23 @@ def _admitted_report(report: Report | Release, blobs: Blobs) -> Report | Release
     }
     changed = {name: payload for name, payload in kept.items() if payload != given[name]}
     return replace(report, **changed) if changed else report
+
+
+def _standing(params: msgspec.Raw, field: str, limit: int) -> msgspec.Raw:
+    """Give parameters that are joined with others: an object, small enough to be joined inside a record."""
+    if params == NULL:
+        return params
+    checked = admit_object(params, field)
+    size = memoryview(checked).nbytes
+    if size > limit:
+        raise PayloadTooLarge(
+            f"{field}: {size:,} bytes are more than the {limit:,} that are kept here. Nothing was stored.",
+            hint="Keep large content in a file or database and pass a reference.",
+            field=field,
+        )
+    if "$blob" in names_in(checked):
+        raise InvalidValue(f"{field}: $blob names no parameter here. Nothing was stored.", field=field)
+    return checked
 
 
 def _kept_params(params: msgspec.Raw, blobs: Blobs) -> msgspec.Raw:

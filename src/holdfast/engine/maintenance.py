@@ -1,30 +1,39 @@
 """Maintenance: what time asks for, sent along the ordinary path. Recovery is its first round.
 
 `recover` ends what an earlier opening left behind; `end_dead_sessions` what a process that died meanwhile did; `tick`
-ends what has lapsed and removes what retention no longer keeps. A second pass at the same time writes nothing. Any
-process may run it; none has to.
+ends what has lapsed, fires what is due and removes what retention no longer keeps. A second pass at the same time
+writes nothing. Any process may run it; none has to.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
-from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
+from holdfast.model.commands import EndSession, EndSessions, Expire, Fire, Prune, Replan, Retention
 from holdfast.model.jobs import Job
-from holdfast.model.outcomes import Swept
+from holdfast.model.outcomes import Fired, Swept
+from holdfast.model.schedules import Schedule
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.state import Lane
+from holdfast.rules.timetable import after_a_pause, plan
 from holdfast.rules.values import problem_with
+from holdfast.stores.protocol import View
 
 log = logging.getLogger(__name__)
 
+#: Lanes in which something lapses, and those that a tick looks after.
+LAPSING = (Lane.LEASE, Lane.TTL)
+TICKING = (*LAPSING, Lane.SCHEDULE)
+#: Schedules fired in one commit.
+FIRES = 100
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
 #: How long events are kept for the feed, in seconds.
@@ -46,6 +55,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     #: Local leases of earlier openings.
     ended_sessions: int = 0
+    #: Nominal times of schedules that came, or were made up for; and those that were missed.
+    fired: int = 0
+    missed: int = 0
     pruned: int = 0
     #: Events dropped from the feed.
     trimmed: int = 0
@@ -70,8 +82,9 @@ def end_dead_sessions(engine: Engine) -> int:
 
 
 def tick(engine: Engine, retention: Retention | None = None) -> Report:
-    """End what has lapsed, and remove what is old."""
+    """End what has lapsed, fire what is due, and remove what is old."""
     expired = _expire(engine)
+    fired, missed = fire_due(engine)
     kept = retention or Retention()
     sweep = Prune(retention=kept, limit=LIMIT)
     refusal = problem_with(sweep)
@@ -80,14 +93,71 @@ def tick(engine: Engine, retention: Retention | None = None) -> Report:
     now = engine.look().now
     pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
     trimmed = _trim(engine, later(now, -FEED_S))
-    return Report(expired=expired, pruned=pruned, trimmed=trimmed, swept=_sweep(engine, now))
+    swept = _sweep(engine, now)
+    return Report(expired=expired, fired=fired, missed=missed, pruned=pruned, trimmed=trimmed, swept=swept)
 
 
 def next_wake(engine: Engine) -> Timestamp | None:
-    """Give the next time at which a tick will find something lapsed, or None."""
+    """Give the next time at which a tick will find something lapsed or due, or None."""
     with engine.read() as view:
-        times = [view.next_due(lane) for lane in (Lane.LEASE, Lane.TTL)]
-    return min((when for when in times if when is not None), default=None)
+        return next_of(view, TICKING)
+
+
+def next_of(view: View, lanes: Iterable[Lane]) -> Timestamp | None:
+    """Give the earliest time of these lanes, or None."""
+    return min((when for lane in lanes if (when := view.next_due(lane)) is not None), default=None)
+
+
+def fire_due(engine: Engine) -> tuple[int, int]:
+    """Fire the schedules that are due, and nothing else; give how many times came, and how many were missed.
+
+    Others may do the same meanwhile: each nominal time makes one job, whoever asks first.
+    """
+    fired = missed = 0
+    while True:
+        now = engine.look().now
+        with engine.read() as view:
+            due = [found for found in islice(view.due(Lane.SCHEDULE, now), FIRES) if isinstance(found, Schedule)]
+        if not due:
+            return fired, missed
+        asked = [
+            Fire(schedule_id=schedule.schedule_id, expected=schedule.next_fire_at)
+            for schedule in due
+            if schedule.next_fire_at is not None
+        ]
+        before = fired + missed
+        for outcome in engine.submit_many(asked):
+            if isinstance(outcome, Fired):
+                fired += sum(job.created for job in outcome.jobs)
+                missed += outcome.missed
+        if fired + missed == before:
+            # All was done by others, or the clock was set back in between: the next round looks again.
+            return fired, missed
+
+
+def replan(engine: Engine) -> int:
+    """Correct fires that lie in the future where the rules of a zone have changed; give how many. Run at start."""
+    now = engine.look().now
+    with engine.read() as view:
+        planned = [schedule for schedule in view.all(Schedule) if _may_have_moved(schedule, now)]
+    moved: list[Replan] = []
+    known: dict[tuple[str | None, ...], Timestamp | None] = {}
+    for schedule in planned:
+        after = after_a_pause(schedule, now)
+        # Many schedules have the same times; those of each kind are worked out once.
+        times = (schedule.cron_expression, schedule.timezone, schedule.start_at, schedule.end_at, after)
+        if times not in known:
+            known[times] = plan(schedule, after, 0).fire_at
+        if schedule.next_fire_at is not None and known[times] != schedule.next_fire_at:
+            moved.append(Replan(schedule_id=schedule.schedule_id, expected=schedule.next_fire_at))
+    for at in range(0, len(moved), FIRES):
+        engine.submit_many(moved[at : at + FIRES])
+    return len(moved)
+
+
+def _may_have_moved(schedule: Schedule, now: Timestamp) -> bool:
+    future = schedule.next_fire_at is not None and schedule.next_fire_at > now
+    return future and schedule.cron_expression is not None and schedule.timezone != "UTC"
 
 
 def _expire(engine: Engine) -> int:
@@ -98,7 +168,8 @@ def _expire(engine: Engine) -> int:
     # While the wall clock only went forward, it is the better judge: it knows of extensions by other processes.
     late = engine.watch.overdue(reading.monotonic)
     overdue = late if engine.time.steps["back"] else ()
-    wake = next_wake(engine)
+    with engine.read() as view:
+        wake = next_of(view, LAPSING)
     if not overdue and (wake is None or wake > reading.now):
         return 0
     slices = [overdue[at : at + LIMIT] for at in range(0, len(overdue), LIMIT)] or [()]

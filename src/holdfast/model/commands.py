@@ -13,6 +13,8 @@ from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.payloads import NULL
+from holdfast.model.schedules import NewSchedule, ScheduleChanges
+from holdfast.model.templates import NewTemplate
 from holdfast.model.times import Timestamp
 
 
@@ -233,6 +235,115 @@ class ResumeDispatch(Order, frozen=True, kw_only=True, tag="resume_dispatch"):
     """Lease again."""
 
 
+class PutTemplate(Order, frozen=True, kw_only=True, tag="put_template"):
+    """Make a template, or with `replace` give the one of that name this content."""
+
+    #: Of the new template; one that is replaced keeps its own.
+    template_id: str
+    template: NewTemplate
+    replace: bool = False
+    #: With `replace`: the version that was read; another one is not overwritten. None takes any.
+    version: int | None = None
+
+
+class ArchiveTemplate(Order, frozen=True, kw_only=True, tag="archive_template"):
+    """Make no more jobs from a template, and pause its schedules."""
+
+    template_id: str
+
+
+class DeleteTemplate(Order, frozen=True, kw_only=True, tag="delete_template"):
+    """Remove a template that no schedule uses."""
+
+    template_id: str
+
+
+class UseTemplate(Order, frozen=True, kw_only=True, tag="use_template"):
+    """Make a job from a template."""
+
+    template_id: str
+    job_id: JobId
+    #: JSON object laid over the template's parameters; NULL for none.
+    params: msgspec.Raw = NULL
+
+
+class PutSchedule(Order, frozen=True, kw_only=True, tag="put_schedule"):
+    """Make a schedule, or with `replace` give the one of that name this content. Whether it is paused stays."""
+
+    #: Of the new schedule; one that is replaced keeps its own.
+    schedule_id: str
+    schedule: NewSchedule
+    replace: bool = False
+
+
+class UpdateSchedule(Order, frozen=True, kw_only=True, tag="update_schedule"):
+    """Edit a schedule. What times it had is forgotten if they are changed: it fires from now on."""
+
+    schedule_id: str
+    changes: ScheduleChanges
+    #: The version that was read; another one is not overwritten. None takes any.
+    version: int | None = None
+
+
+class PauseSchedule(Order, frozen=True, kw_only=True, tag="pause_schedule"):
+    """Fire no more."""
+
+    schedule_id: str
+    reason: str = ""
+
+
+class ResumeSchedule(Order, frozen=True, kw_only=True, tag="resume_schedule"):
+    """Fire again, from now on."""
+
+    schedule_id: str
+
+
+class ResetSchedule(Order, frozen=True, kw_only=True, tag="reset_schedule"):
+    """Plan the next fire from now on, whatever has fired before: for a clock that had run ahead."""
+
+    schedule_id: str
+
+
+class DeleteSchedule(Order, frozen=True, kw_only=True, tag="delete_schedule"):
+    """Remove a schedule; its jobs stay."""
+
+    schedule_id: str
+
+
+class Trigger(Order, frozen=True, kw_only=True, tag="trigger"):
+    """Make a job of a schedule now, beside its timetable."""
+
+    schedule_id: str
+    job_id: JobId
+    #: JSON object laid over the schedule's parameters; NULL for none.
+    params: msgspec.Raw = NULL
+
+
+class Backfill(Order, frozen=True, kw_only=True, tag="backfill"):
+    """Make a job for each nominal time in [since, until), oldest first. The same `backfill_id` again adds nothing."""
+
+    schedule_id: str
+    backfill_id: str
+    since: Timestamp
+    until: Timestamp
+    #: Times one command deals with; its answer says where to go on.
+    limit: int = 500
+
+
+class Fire(Order, frozen=True, kw_only=True, tag="fire"):
+    """Do what is due of a schedule, if it still expects this nominal time. Sent by the tick."""
+
+    schedule_id: str
+    expected: Timestamp
+
+
+class Replan(Order, frozen=True, kw_only=True, tag="replan"):
+    """Plan a fire anew that lies in the future: the rules of its zone may have changed. Sent at start."""
+
+    schedule_id: str
+    expected: Timestamp
+
+
 class Overdue(msgspec.Struct, frozen=True):
     """A lease that ran out by the monotonic clock of the process that watched it."""
 
@@ -309,6 +420,20 @@ Command = (
     | SetQueue
     | PauseDispatch
     | ResumeDispatch
+    | PutTemplate
+    | ArchiveTemplate
+    | DeleteTemplate
+    | UseTemplate
+    | PutSchedule
+    | UpdateSchedule
+    | PauseSchedule
+    | ResumeSchedule
+    | ResetSchedule
+    | DeleteSchedule
+    | Trigger
+    | Backfill
+    | Fire
+    | Replan
     | Expire
     | EndSessions
     | EndSession

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.errors import BY_CODE, HoldfastError, Refused
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.times import Timestamp
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="answer"):
@@ -83,6 +84,28 @@ class Done(Answer, frozen=True, kw_only=True, tag="done"):
     """It is as asked."""
 
 
+class Saved(Answer, frozen=True, kw_only=True, tag="saved"):
+    """The template or schedule is as asked."""
+
+    id: str
+    version: int
+    created: bool = False
+
+
+class Fired(Answer, frozen=True, kw_only=True, tag="fired"):
+    """What a schedule did: its jobs, oldest first, and how many times passed without one."""
+
+    jobs: tuple[Submitted, ...] = ()
+    missed: int = 0
+
+
+class Backfilled(Answer, frozen=True, kw_only=True, tag="backfilled"):
+    """How many jobs were made, and from which time on to go on; None when all is done."""
+
+    count: int
+    next_since: Timestamp | None = None
+
+
 class Swept(Answer, frozen=True, kw_only=True, tag="swept"):
     """How much a maintenance command found to do."""
 
@@ -106,7 +129,20 @@ class Refusal(Answer, frozen=True, kw_only=True, tag="refused"):
         return kind(self.message, hint=self.hint or None, **self.facts)
 
 
-Outcome = Enqueued | Leased | Extended | Reported | CancelAnswer | Changed | Done | Swept | Refusal
+Outcome = (
+    Enqueued
+    | Leased
+    | Extended
+    | Reported
+    | CancelAnswer
+    | Changed
+    | Done
+    | Saved
+    | Fired
+    | Backfilled
+    | Swept
+    | Refusal
+)
 
 encode_outcome = msgspec.json.Encoder().encode
 decode_outcome = msgspec.json.Decoder(Outcome).decode

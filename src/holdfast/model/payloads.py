@@ -18,12 +18,18 @@ from holdfast.errors import InvalidValue, PayloadTooLarge
 
 #: No payload, and the payload None: one and the same. (msgspec cannot decode `Raw | None`.)
 NULL = msgspec.Raw(b"null")
+#: No parameters.
+EMPTY = msgspec.Raw(b"{}")
 #: Bytes of one payload.
 MAX_BYTES = 256 << 20
 #: Bytes of one payload inside a record. Larger content lies beside it, as a blob.
 MAX_INLINE = 64 << 10
 #: Bytes of what is kept inside a record whatever its size: the list of a run's artifacts, its progress.
 MAX_LISTED = 1 << 20
+#: Bytes of parameters that a template or a schedule keeps, and of those laid over them by a call: what is made of a
+#: template's, a schedule's and a call's together still fits a record.
+MAX_STANDING = 16 << 10
+MAX_LAID_OVER = 32 << 10
 #: Levels of nesting.
 MAX_DEPTH = 64
 #: Bytes of an error text; longer ones lose their middle.
@@ -31,6 +37,7 @@ MAX_ERROR = 16 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_names: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 #: A payload that is a reference: exactly this form, and nothing else.
 _REF = re.compile(rb'\{"\$blob":"([0-9a-f]{64})","size":(\d{1,12})\}')
 _SHORTEST, _LONGEST = 85, 96
@@ -76,6 +83,22 @@ def admit_object(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Ra
     if bytes(payload)[:1] != b"{":
         raise InvalidValue(f"{field}: must be a JSON object of parameter names.", field=field)
     return payload
+
+
+def laid_over(*layers: msgspec.Raw) -> msgspec.Raw:
+    """Join objects: a later value replaces the whole value of that name. NULL is an object without names."""
+    found = [layer for layer in layers if layer != NULL]
+    if len(found) < 2:
+        return found[0] if found else EMPTY
+    names: dict[str, msgspec.Raw] = {}
+    for layer in found:
+        names.update(_names.decode(layer))
+    return msgspec.Raw(_encode(names))
+
+
+def names_in(raw: msgspec.Raw) -> frozenset[str]:
+    """Give the names of an object; NULL has none."""
+    return frozenset() if raw == NULL else frozenset(_names.decode(raw))
 
 
 class BlobRef(NamedTuple):

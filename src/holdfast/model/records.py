@@ -13,6 +13,8 @@ import msgspec
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, KeyHold, Run
 from holdfast.model.payloads import NULL
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 
 
@@ -67,7 +69,7 @@ class Authority(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     dispatch_reason: str | None = None
 
 
-Record = Job | Run | Queue | HeldKey | DoneCommand | Authority
+Record = Job | Run | Queue | HeldKey | DoneCommand | Authority | Template | Schedule
 #: Tables with two-part keys (namespace, name) join them with U+0000, which neither part may contain.
 Key = str
 
@@ -95,9 +97,14 @@ def key_of(record: Record) -> Key:
             return record.cmd
         case Authority():
             return AUTHORITY
+        case Template():
+            return record.template_id
+        case Schedule():
+            return record.schedule_id
 
 
-#: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs.
+#: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs, templates before
+#: the schedules that use them.
 TABLES: dict[str, type[Record]] = {
     "jobs": Job,
     "job_runs": Run,
@@ -105,4 +112,6 @@ TABLES: dict[str, type[Record]] = {
     "job_keys": HeldKey,
     "commands": DoneCommand,
     "meta": Authority,
+    "job_templates": Template,
+    "schedules": Schedule,
 }

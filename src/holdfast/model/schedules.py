@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.payloads import NULL
+from holdfast.model.templates import JobOptions
 from holdfast.model.times import Timestamp
 
 
@@ -53,6 +54,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pause_reason: str | None = None
     #: JSON object laid over the target's own parameters; NULL for none.
     param_overrides: msgspec.Raw = NULL
+    #: Options of the jobs it makes, beside the target's own; the two below come before them.
+    options: JobOptions = JobOptions()
     priority: int | None = None
     queue: str | None = None
     catch_up: CatchUp = CatchUp.LATEST
@@ -77,3 +80,58 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     source: Literal["code", "api"] = "api"
     version: int = 1
     updated_at: Timestamp | None = None
+
+
+class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a schedule is asked to be: the fields of `Schedule` that people choose, with the same meaning."""
+
+    name: str
+    namespace: str = ""
+    template_id: str | None = None
+    job_type: str | None = None
+    cron_expression: str | None = None
+    interval_s: float | None = None
+    run_at: Timestamp | None = None
+    timezone: str = "UTC"
+    param_overrides: msgspec.Raw = NULL
+    options: JobOptions = JobOptions()
+    priority: int | None = None
+    queue: str | None = None
+    catch_up: CatchUp = CatchUp.LATEST
+    catch_up_window_s: float | None = None
+    grace_s: float = 60.0
+    overlap: Overlap = Overlap.SKIP
+    jitter_s: float = 0.0
+    start_at: Timestamp | None = None
+    end_at: Timestamp | None = None
+    source: Literal["code", "api"] = "api"
+
+
+class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """New values for fields of a schedule. What is unset stays."""
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    template_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    job_type: str | msgspec.UnsetType | None = msgspec.UNSET
+    cron_expression: str | msgspec.UnsetType | None = msgspec.UNSET
+    interval_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    run_at: Timestamp | msgspec.UnsetType | None = msgspec.UNSET
+    timezone: str | msgspec.UnsetType = msgspec.UNSET
+    #: An empty object takes them away; NULL leaves them.
+    param_overrides: msgspec.Raw = NULL
+    options: JobOptions | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType | None = msgspec.UNSET
+    queue: str | msgspec.UnsetType | None = msgspec.UNSET
+    catch_up: CatchUp | msgspec.UnsetType = msgspec.UNSET
+    catch_up_window_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    grace_s: float | msgspec.UnsetType = msgspec.UNSET
+    overlap: Overlap | msgspec.UnsetType = msgspec.UNSET
+    jitter_s: float | msgspec.UnsetType = msgspec.UNSET
+    start_at: Timestamp | msgspec.UnsetType | None = msgspec.UNSET
+    end_at: Timestamp | msgspec.UnsetType | None = msgspec.UNSET
+    source: Literal["code", "api"] | msgspec.UnsetType = msgspec.UNSET
+
+    def given(self) -> dict[str, object]:
+        """Give the fields that are set, by name."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not msgspec.UNSET and value != NULL}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from cronsim import CronSim
@@ -26,6 +28,8 @@ _NAMED = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_DAY = timedelta(days=1)
+_INSTANT = timedelta(microseconds=1)
 _EVERY = re.compile(r"@every\s+(\d+)([smhd])", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 #: An expression that fits no time within so many years is taken for a mistake.
@@ -63,12 +67,42 @@ class Cron(NamedTuple):
     text: str
     #: Its hour set has all 24 values, so that it follows the clock wherever that goes.
     every_hour: bool
+    #: The times of a day that fits: each of these minutes in each of these hours, both in order.
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
 
     def after(self, local: datetime) -> Iterator[datetime]:
         """Walk the local times later than `local` that fit, in order. Ends where the calendar does."""
         return CronSim(self.text, local)
 
+    def tally(self, after: datetime, until: datetime) -> tuple[int, datetime | None]:
+        """Count the local times in (after, until] that fit, and give the last; whole days are counted as such."""
+        first, last = _midnight(after + _DAY), _midnight(until)
+        if first >= last:
+            return _counted(self.after(after), until)
+        count, found = _counted(self.after(after), first - _INSTANT)
+        _, _, *days = self.text.split(" ")
+        once_a_day = CronSim(" ".join([str(self.minutes[0]), str(self.hours[0]), *days]), first - _INSTANT)
+        number, day = _counted(once_a_day, last - _INSTANT)
+        if day is not None:
+            count += number * len(self.minutes) * len(self.hours)
+            found = day.replace(hour=self.hours[-1], minute=self.minutes[-1])
+        rest, latest = _counted(self.after(last - _INSTANT), until)
+        return count + rest, latest or found
 
+
+def _midnight(local: datetime) -> datetime:
+    return local.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _counted(times: Iterator[datetime], until: datetime) -> tuple[int, datetime | None]:
+    count, last = 0, None
+    for at in takewhile(lambda at: at <= until, times):
+        count, last = count + 1, at
+    return count, last
+
+
+@lru_cache(4096)
 def parse_cron(expression: str) -> Cron | Every:
     """Read an expression. Raises InvalidValue, saying where and what is wrong."""
     text = " ".join(expression.split())
@@ -86,7 +120,8 @@ def parse_cron(expression: str) -> Cron | Every:
             hint = "Seconds are not supported; leave the first field out, or use an interval."
         raise _refused(expression, f"{len(parts)} fields instead of {len(_FIELDS)}", hint)
     sets = [_values(expression, field, part) for field, part in zip(_FIELDS, parts, strict=True)]
-    cron = Cron(" ".join(parts), every_hour=len(sets[1]) == 24)
+    minutes, hours = (tuple(sorted(found)) for found in sets[:2])
+    cron = Cron(" ".join(parts), len(hours) == 24, minutes, hours)
     _demand_a_fire(expression, cron, sets[2], sets[3])
     return cron
 

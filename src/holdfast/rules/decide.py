@@ -8,38 +8,53 @@ from __future__ import annotations
 from typing import assert_never
 
 from holdfast.model.commands import (
+    ArchiveTemplate,
+    Backfill,
     Bury,
     Cancel,
     ClockJump,
     Command,
     Complete,
+    DeleteSchedule,
+    DeleteTemplate,
     EndSession,
     EndSessions,
     Enqueue,
     Expire,
     Extend,
     Fail,
+    Fire,
     GiveUp,
     Lease,
     Move,
     Normalize,
     PauseDispatch,
     PauseQueue,
+    PauseSchedule,
     Prune,
+    PutSchedule,
+    PutTemplate,
     Release,
+    Replan,
+    ResetSchedule,
     ResumeDispatch,
     ResumeQueue,
+    ResumeSchedule,
     Retry,
     SetQueue,
     Snooze,
+    Trigger,
     Update,
+    UpdateSchedule,
+    UseTemplate,
 )
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
-from holdfast.rules import edits
+from holdfast.rules import edits, schedules, templates
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
+from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
 from holdfast.rules.repeats import remember, seen_before
@@ -49,8 +64,19 @@ from holdfast.rules.settle import decide_report
 from holdfast.rules.state import State
 from holdfast.rules.values import problem_with
 
-#: Commands whose effect cannot be found again by an id they make.
+#: Commands whose effect cannot be found again by an id they make: of jobs and queues, of templates and schedules.
 Edit = Bury | Cancel | Move | Normalize | PauseDispatch | PauseQueue | ResumeDispatch | ResumeQueue | SetQueue | Update
+Plan = (
+    PutTemplate
+    | ArchiveTemplate
+    | DeleteTemplate
+    | PutSchedule
+    | UpdateSchedule
+    | PauseSchedule
+    | ResumeSchedule
+    | ResetSchedule
+    | DeleteSchedule
+)
 
 
 def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
@@ -77,15 +103,25 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
             return decide_end_sessions(state, command, now, draws)
         case Prune():
             return decide_prune(state, command, now)
+        case Fire():
+            return decide_fire(state, command, now, draws)
+        case Trigger():
+            return decide_trigger(state, command, now)
+        case Backfill():
+            return decide_backfill(state, command, now)
+        case UseTemplate():
+            return templates.decide_use(state, command, now)
+        case Replan():
+            return schedules.decide_replan(state, command, now, draws)
         case _:
-            return _once(state, command)
+            return _once(state, command, now, draws)
 
 
-def _once(state: State, command: Edit) -> Decision:
+def _once(state: State, command: Edit | Plan, now: Timestamp, draws: Draws) -> Decision:
     """Decide an edit, or answer its repeat as the first time."""
     if command.cmd and (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
         return answer(repeat.outcome)
-    decision = _edit(state, command)
+    decision = _plan(state, command, now, draws) if isinstance(command, Plan) else _edit(state, command)
     if not command.cmd or isinstance(decision.outcome, Refusal):
         return decision
     return Decision((*decision.events, remember(command, decision.outcome)), decision.outcome)
@@ -109,5 +145,29 @@ def _edit(state: State, command: Edit) -> Decision:
             return decide_set_queue(state, command)
         case PauseDispatch() | ResumeDispatch():
             return edits.decide_dispatch(state, command)
+        case _:
+            assert_never(command)
+
+
+def _plan(state: State, command: Plan, now: Timestamp, draws: Draws) -> Decision:
+    match command:
+        case PutTemplate():
+            return templates.decide_put_template(state, command, now)
+        case ArchiveTemplate():
+            return templates.decide_archive(state, command)
+        case DeleteTemplate():
+            return templates.decide_delete_template(state, command)
+        case PutSchedule():
+            return schedules.decide_put_schedule(state, command, now, draws)
+        case UpdateSchedule():
+            return schedules.decide_update_schedule(state, command, now, draws)
+        case PauseSchedule():
+            return schedules.decide_pause_schedule(state, command)
+        case ResumeSchedule():
+            return schedules.decide_resume_schedule(state, command, now, draws)
+        case ResetSchedule():
+            return schedules.decide_reset(state, command, now, draws)
+        case DeleteSchedule():
+            return schedules.decide_delete_schedule(state, command)
         case _:
             assert_never(command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import DuplicateKey, IdReused
-from holdfast.model.commands import Enqueue, NewJob
+from holdfast.model.commands import Command, Enqueue, NewJob
 from holdfast.model.events import Event, JobChanges, JobCreated, JobUpdated
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
@@ -19,10 +19,10 @@ from holdfast.rules.repeats import remember, seen_before
 from holdfast.rules.state import State
 
 
-class _Drafts:
+class Drafts:
     """What this one command has decided so far: its jobs see each other, although nothing is committed yet."""
 
-    def __init__(self, state: State, command: Enqueue, now: Timestamp) -> None:
+    def __init__(self, state: State, command: Command, now: Timestamp) -> None:
         self.state = state
         self.command = command
         self.now = now
@@ -37,12 +37,14 @@ class _Drafts:
         self._queues: dict[Key, Queue | None] = {}
 
     def rank(self, priority: int, queued_at: Timestamp, namespace: str, queue: str) -> int:
+        """Give the band of a job in a queue."""
         name = pair(namespace, queue)
         if name not in self._queues:
             self._queues[name] = self.state.get(Queue, name)
         return rank_of(priority, queued_at, self._queues[name])
 
     def next_position(self, namespace: str, queue: str, rank: int) -> int:
+        """Give the position behind the last job of a band, drafts included."""
         band = (namespace, queue, rank)
         found = self._backs.get(band)
         position = back(self.state, *band) if found is None else found + GAP
@@ -55,7 +57,7 @@ def decide_enqueue(state: State, command: Enqueue, now: Timestamp) -> Decision:
     keyed = command.cmd and any(new.key is not None for new in command.jobs)
     if keyed and (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
         return answer(repeat.outcome)
-    drafts = _Drafts(state, command, now)
+    drafts = Drafts(state, command, now)
     submitted: list[Submitted] = []
     for new in command.jobs:
         result = _submit(drafts, new)
@@ -69,7 +71,7 @@ def decide_enqueue(state: State, command: Enqueue, now: Timestamp) -> Decision:
     return answer(outcome, *drafts.events)
 
 
-def _submit(drafts: _Drafts, new: NewJob) -> Submitted | Refusal:
+def _submit(drafts: Drafts, new: NewJob) -> Submitted | Refusal:
     existing = drafts.created.get(new.job_id) or drafts.state.get(Job, new.job_id)
     if existing is not None:
         return _sent_again(existing, new)
@@ -77,7 +79,7 @@ def _submit(drafts: _Drafts, new: NewJob) -> Submitted | Refusal:
         held_by = _key_holder(drafts, new)
         if held_by is not None:
             return _conflict(drafts, new, held_by)
-    job = _draft(drafts, new)
+    job = draft(drafts, new)
     drafts.created[job.job_id] = job
     if new.key is not None:
         drafts.keys[_wanted(new)] = job
@@ -100,7 +102,7 @@ def _wanted(new: NewJob) -> Key:
     return pair(new.namespace, unique_key(new.key_scope, new.job_type, new.queue, new.key or ""))
 
 
-def _key_holder(drafts: _Drafts, new: NewJob) -> Job | str | None:
+def _key_holder(drafts: Drafts, new: NewJob) -> Job | str | None:
     """Give the job that holds the key: a draft, a stored job, or only its id where retention removed the job."""
     draft = drafts.keys.get(_wanted(new))
     if draft is not None:
@@ -111,7 +113,7 @@ def _key_holder(drafts: _Drafts, new: NewJob) -> Job | str | None:
     return drafts.replaced.get(held.job_id) or drafts.state.get(Job, held.job_id) or held.job_id
 
 
-def _conflict(drafts: _Drafts, new: NewJob, held_by: Job | str) -> Submitted | Refusal:
+def _conflict(drafts: Drafts, new: NewJob, held_by: Job | str) -> Submitted | Refusal:
     job_id = held_by.job_id if isinstance(held_by, Job) else held_by
     if new.on_conflict == "reject":
         return refuse(
@@ -132,7 +134,7 @@ def _may_change(held_by: Job) -> bool:
     return held_by.status is JobStatus.QUEUED and held_by.started_at is None
 
 
-def _replace(drafts: _Drafts, new: NewJob, held_by: Job) -> None:
+def _replace(drafts: Drafts, new: NewJob, held_by: Job) -> None:
     """Give a queued holder the new params, priority and delay."""
     rank = drafts.rank(new.priority, held_by.created_at, held_by.namespace, held_by.queue)
     moves = rank != held_by.rank
@@ -150,7 +152,8 @@ def _replace(drafts: _Drafts, new: NewJob, held_by: Job) -> None:
     )
 
 
-def _draft(drafts: _Drafts, new: NewJob) -> Job:
+def draft(drafts: Drafts, new: NewJob) -> Job:
+    """Give the job that is asked for, at the back of its band."""
     rank = drafts.rank(new.priority, drafts.now, new.namespace, new.queue)
     return Job(
         job_id=new.job_id,

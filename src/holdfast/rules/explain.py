@@ -14,6 +14,7 @@ import msgspec
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
+from holdfast.model.schedules import Overlap
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.rules.limits import rate_opens_at, settings_of
@@ -81,6 +82,11 @@ def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
         return Reason(code="queue_paused", sentence=sentence, holder=job.queue)
     if job.not_before is not None and job.not_before > now:
         return _delayed(job, state.last_run(job.job_id))
+    if job.overlap == Overlap.QUEUE and job.schedule_id is not None:
+        before = min(state.running_of(job.schedule_id), default=None)
+        if before is not None:
+            sentence = f"waits until job {before} of the same schedule has ended"
+            return Reason(code="overlap_wait", sentence=sentence, holder=before)
     limited = _limited(state, job, now)
     if limited is not None:
         return limited

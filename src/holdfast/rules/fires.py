@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 from holdfast.errors import InvalidValue
@@ -56,6 +57,40 @@ def fires_after(cron: Cron, zone: tzinfo, after: datetime) -> Iterator[datetime]
             yield change
         # Just before the change, seen with the offset after it: a time at the change itself is found next.
         at = change if missing else change - _INSTANT
+
+
+def count_fires(cron: Cron, zone: tzinfo, after: datetime, until: datetime) -> tuple[int, datetime | None]:
+    """Count the instants (UTC) in (after, until] at which a cron expression fires, and give the last.
+
+    Only days around a change of the zone are walked; in between, whole days are counted as such.
+    """
+    count, last, at = 0, None, after
+    for change in [*_changes(zone, after - _DAY, until + _DAY), None]:
+        calm = until if change is None else min(until, change - _DAY)
+        if calm > at:
+            offset = _offset(zone, at)
+            number, local = cron.tally(_naive(at, offset), _naive(calm, offset))
+            if local is not None:
+                count, last = count + number, local.replace(tzinfo=UTC) - offset
+            at = calm
+        if change is not None:
+            rough = min(until, change + _DAY)
+            for found in takewhile(lambda found: found <= rough, fires_after(cron, zone, at)):  # noqa: B023 - used up here
+                count, last = count + 1, found
+            at = max(at, rough)
+    return count, last
+
+
+def _changes(zone: tzinfo, after: datetime, until: datetime) -> Iterator[datetime]:
+    """Walk the instants after `after` and up to `until` from which on the zone has another offset."""
+    low, offset = after, _offset(zone, after)
+    while low < until:
+        change = _first_change(zone, low, offset)
+        if change is None:
+            low += _STRIDE
+        else:
+            yield change
+            low, offset = change, _offset(zone, change)
 
 
 def instant_of(local: datetime, zone: tzinfo) -> datetime:

@@ -7,18 +7,19 @@ and guessing on would make it worse.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from holdfast.errors import CorruptState
 from holdfast.model import events as ev
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStatus
-from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Key, Queue, Record, key_of, pair
+from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Queue, pair
 from holdfast.model.times import Timestamp
+from holdfast.rules.changes import Change, Stamp, contradiction, demand, put
 from holdfast.rules.keys import hold_of, table_key
 from holdfast.rules.order import GAP, place, rank_of
+from holdfast.rules.schedulefold import SCHEDULE_FOLDS
 from holdfast.rules.state import State
 
 replace = msgspec.structs.replace
@@ -31,29 +32,9 @@ _AFTER_RETURN = frozenset({JobStatus.QUEUED, JobStatus.CANCELLED})
 _AFTER_LOSS = frozenset({JobStatus.QUEUED, JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED})
 
 
-class Change(NamedTuple):
-    """One record's new content; None removes it."""
-
-    kind: type[Record]
-    key: Key
-    record: Record | None
-
-
-class Stamp(NamedTuple):
-    """Where and when an event stands in the feed."""
-
-    seq: int
-    ts: Timestamp
-
-
 def fold(state: State, event: ev.Event, stamp: Stamp) -> list[Change]:
     """Give the changes `event` makes to the records of `state`."""
     return _FOLDS[type(event)](state, event, stamp)
-
-
-def put(record: Record) -> Change:
-    """Change a record to this content."""
-    return Change(type(record), key_of(record), record)
 
 
 # --- creation and grant -----------------------------------------------------------------------------------------------
@@ -62,12 +43,12 @@ def put(record: Record) -> Change:
 def _created(state: State, event: ev.JobCreated, stamp: Stamp) -> list[Change]:
     job = replace(event.job, seq=stamp.seq)
     if state.get(Job, job.job_id) is not None:
-        raise _contradiction(stamp, f"job {job.job_id} is created twice")
+        raise contradiction(stamp, f"job {job.job_id} is created twice")
     if job.status is not JobStatus.QUEUED or job.token is not None:
-        raise _contradiction(stamp, f"job {job.job_id} is not created QUEUED")
+        raise contradiction(stamp, f"job {job.job_id} is not created QUEUED")
     if job.retry_kind is RetryKind.AUTO and job.retry_of is not None:
         heirs = [heir.job_id for heir in state.successors(job.retry_of) if heir.retry_kind is RetryKind.AUTO]
-        _demand(not heirs, stamp, f"job {job.retry_of} already has the successor {heirs}")
+        demand(not heirs, stamp, f"job {job.retry_of} already has the successor {heirs}")
     hold = hold_of(job)
     if hold is None or not _may_take(state, job):
         return [Change(Job, job.job_id, job)]
@@ -102,12 +83,12 @@ def after_grant(job: Job, event: ev.LeaseGranted, now: Timestamp) -> Job:
 def _granted(state: State, event: ev.LeaseGranted, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
     if job.status is not JobStatus.QUEUED:
-        raise _contradiction(stamp, f"job {job.job_id} is leased while {job.status}")
+        raise contradiction(stamp, f"job {job.job_id} is leased while {job.status}")
     if event.run_no != job.executions + 1:
-        raise _contradiction(stamp, f"job {job.job_id} skips from run {job.executions}")
+        raise contradiction(stamp, f"job {job.job_id} skips from run {job.executions}")
     authority = state.get(Authority, AUTHORITY) or Authority()
     if event.token <= authority.last_token:
-        raise _contradiction(stamp, f"token {event.token} does not exceed {authority.last_token}")
+        raise contradiction(stamp, f"token {event.token} does not exceed {authority.last_token}")
     run = Run(
         run_id=event.run_id,
         job_id=job.job_id,
@@ -133,7 +114,7 @@ def _granted(state: State, event: ev.LeaseGranted, stamp: Stamp) -> list[Change]
 def _extended(state: State, event: ev.LeaseExtended, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     later = job.lease_expires_at is not None and event.lease_expires_at > job.lease_expires_at
-    _demand(later, stamp, f"the lease of job {job.job_id} is extended backwards")
+    demand(later, stamp, f"the lease of job {job.job_id} is extended backwards")
     return [put(replace(job, lease_expires_at=event.lease_expires_at, seq=stamp.seq))]
 
 
@@ -160,7 +141,7 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
         exit_code=event.exit_code,
         **_left_behind(event),
     )
-    _demand(event.to in _AFTER_FAILURE, stamp, f"job {job.job_id} fails into {event.to}")
+    demand(event.to in _AFTER_FAILURE, stamp, f"job {job.job_id} fails into {event.to}")
     life: dict[str, Any] = {"attempts": job.attempts + 1, "error": event.error}
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position, **life)]
 
@@ -168,7 +149,7 @@ def _failed(state: State, event: ev.JobFailed, stamp: Stamp) -> list[Change]:
 def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     run = _end_run(state, job, stamp, RunStatus.SKIPPED, reason="snoozed", **_left_behind(event))
-    _demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is snoozed into {event.to}")
+    demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is snoozed into {event.to}")
     job = replace(job, snoozes=job.snoozes + 1)
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)]
 
@@ -176,7 +157,7 @@ def _snoozed(state: State, event: ev.JobSnoozed, stamp: Stamp) -> list[Change]:
 def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     run = _end_run(state, job, stamp, RunStatus.CANCELLED, reason="released", **_left_behind(event))
-    _demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is released into {event.to}")
+    demand(event.to in _AFTER_RETURN, stamp, f"job {job.job_id} is released into {event.to}")
     if event.given_back:
         job = replace(job, deliveries=max(0, job.deliveries - 1))
     return [run, *_leave(state, job, event.to, stamp, not_before=event.not_before)]
@@ -184,7 +165,7 @@ def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Chang
 
 def _expired(state: State, event: ev.LeaseExpired, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
-    _demand(event.to in _AFTER_LOSS, stamp, f"job {job.job_id} expires into {event.to}")
+    demand(event.to in _AFTER_LOSS, stamp, f"job {job.job_id} expires into {event.to}")
     run = _end_run(state, job, stamp, RunStatus.LOST, error=LOST, error_kind="lost", reason=event.reason)
     job = replace(job, expiries=job.expiries + event.counted, error=LOST)
     return [run, *_leave(state, job, event.to, stamp)]
@@ -192,8 +173,8 @@ def _expired(state: State, event: ev.LeaseExpired, stamp: Stamp) -> list[Change]
 
 def _cancelled(state: State, event: ev.JobCancelled, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
-    _demand(not job.has_ended, stamp, f"job {job.job_id} is cancelled while {job.status}")
-    _demand(job.token == event.token, stamp, f"job {job.job_id} is cancelled with another token")
+    demand(not job.has_ended, stamp, f"job {job.job_id} is cancelled while {job.status}")
+    demand(job.token == event.token, stamp, f"job {job.job_id} is cancelled with another token")
     reason = "gave_up" if event.gave_up else "cancelled"
     left = _left_behind(event)
     runs = [] if job.token is None else [_end_run(state, job, stamp, RunStatus.CANCELLED, reason=reason, **left)]
@@ -203,14 +184,14 @@ def _cancelled(state: State, event: ev.JobCancelled, stamp: Stamp) -> list[Chang
 
 def _cancel_requested(state: State, event: ev.JobCancelRequested, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
-    _demand(job.status is JobStatus.RUNNING, stamp, f"job {job.job_id} is asked to stop while {job.status}")
+    demand(job.status is JobStatus.RUNNING, stamp, f"job {job.job_id} is asked to stop while {job.status}")
     asked = replace(job, cancel_requested_at=stamp.ts, cancel_reason=event.reason or None, seq=stamp.seq)
     return [put(asked)]
 
 
 def _dead(state: State, event: ev.JobDead, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
-    _demand(not job.has_ended, stamp, f"job {job.job_id} is buried while {job.status}")
+    demand(not job.has_ended, stamp, f"job {job.job_id} is buried while {job.status}")
     runs = [] if job.token is None else [_end_run(state, job, stamp, RunStatus.CANCELLED, reason="buried")]
     job = replace(job, error=event.reason or job.error)
     return [*runs, *_leave(state, job, JobStatus.DEAD, stamp)]
@@ -218,7 +199,7 @@ def _dead(state: State, event: ev.JobDead, stamp: Stamp) -> list[Change]:
 
 def _skipped(state: State, event: ev.JobSkipped, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
-    _demand(job.status is JobStatus.QUEUED, stamp, f"job {job.job_id} is skipped while {job.status}")
+    demand(job.status is JobStatus.QUEUED, stamp, f"job {job.job_id} is skipped while {job.status}")
     run = Run(
         run_id=event.run_id,
         job_id=job.job_id,
@@ -232,8 +213,10 @@ def _skipped(state: State, event: ev.JobSkipped, stamp: Stamp) -> list[Change]:
         status=RunStatus.SKIPPED,
         finished_at=stamp.ts,
         reason=event.reason,
+        error=None if event.held_by is None else f"job {event.held_by} of the schedule was not over",
     )
-    job = replace(job, cancel_reason=event.reason)
+    said = event.reason if event.held_by is None else f"{event.reason} with job {event.held_by}"
+    job = replace(job, cancel_reason=said)
     return [put(run), *_leave(state, job, JobStatus.CANCELLED, stamp)]
 
 
@@ -243,7 +226,7 @@ def _skipped(state: State, event: ev.JobSkipped, stamp: Stamp) -> list[Change]:
 def _updated(state: State, event: ev.JobUpdated, stamp: Stamp) -> list[Change]:
     job = _queued(state, event.job_id, stamp)
     fields: dict[str, Any] = event.changes.given()
-    _demand("params" not in fields or job.started_at is None, stamp, f"the parameters of job {job.job_id} are frozen")
+    demand("params" not in fields or job.started_at is None, stamp, f"the parameters of job {job.job_id} are frozen")
     if event.rank is not None:
         fields["rank"] = event.rank
     if event.position is not None:
@@ -262,7 +245,7 @@ def _normalized(state: State, event: ev.QueueNormalized, stamp: Stamp) -> list[C
 
 def _pruned(state: State, event: ev.JobPruned, stamp: Stamp) -> list[Change]:
     job = _job(state, event.job_id, stamp)
-    _demand(job.has_ended, stamp, f"job {job.job_id} is pruned while {job.status}")
+    demand(job.has_ended, stamp, f"job {job.job_id} is pruned while {job.status}")
     runs = [Change(Run, run.run_id, None) for run in state.runs(job.job_id)]
     return [*runs, Change(Job, job.job_id, None)]
 
@@ -327,48 +310,34 @@ def _command_forgotten(state: State, event: ev.CommandForgotten, stamp: Stamp) -
 # --- shared steps -----------------------------------------------------------------------------------------------------
 
 
-def _demand(holds: bool, stamp: Stamp, complaint: str) -> None:  # noqa: FBT001 - reads as a sentence
-    if not holds:
-        raise _contradiction(stamp, complaint)
-
-
-def _contradiction(stamp: Stamp, complaint: str) -> CorruptState:
-    """Say what cannot be. Where every job passes it is raised without `_demand`: the words cost more than the look."""
-    return CorruptState(
-        f"event {stamp.seq}: {complaint}. The store stops rather than guess.",
-        hint="Run `holdfast store check`.",
-        seq=stamp.seq,
-    )
-
-
 def _job(state: State, job_id: JobId, stamp: Stamp) -> Job:
     job = state.get(Job, job_id)
     if job is None:
-        raise _contradiction(stamp, f"there is no job {job_id}")
+        raise contradiction(stamp, f"there is no job {job_id}")
     return job
 
 
 def _queued(state: State, job_id: JobId, stamp: Stamp) -> Job:
     job = _job(state, job_id, stamp)
-    _demand(job.status is JobStatus.QUEUED, stamp, f"job {job_id} is edited while {job.status}")
+    demand(job.status is JobStatus.QUEUED, stamp, f"job {job_id} is edited while {job.status}")
     return job
 
 
 def _held(state: State, job_id: JobId, token: Token, stamp: Stamp) -> Job:
     job = _job(state, job_id, stamp)
     if job.status is not JobStatus.RUNNING:
-        raise _contradiction(stamp, f"job {job_id} is reported while {job.status}")
+        raise contradiction(stamp, f"job {job_id} is reported while {job.status}")
     if job.token != token:
-        raise _contradiction(stamp, f"job {job_id} is reported with token {token}, its lease has {job.token}")
+        raise contradiction(stamp, f"job {job_id} is reported with token {token}, its lease has {job.token}")
     return job
 
 
 def _end_run(state: State, job: Job, stamp: Stamp, status: RunStatus, **fields: Any) -> Change:
     run = state.last_run(job.job_id)
     if run is None or run.token != job.token:
-        raise _contradiction(stamp, f"job {job.job_id} has no run for its lease")
+        raise contradiction(stamp, f"job {job.job_id} has no run for its lease")
     if run.status is not None:
-        raise _contradiction(stamp, f"run {run.run_id} ends twice")
+        raise contradiction(stamp, f"run {run.run_id} ends twice")
     return Change(Run, run.run_id, replace(run, status=status, finished_at=stamp.ts, **fields))
 
 
@@ -452,6 +421,7 @@ _FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = {
     ev.QueueNormalized: _normalized,
     ev.DispatchPaused: _dispatch_paused,
     ev.DispatchResumed: _dispatch_resumed,
+    **SCHEDULE_FOLDS,
     ev.KeyDropped: _key_dropped,
     ev.CommandDone: _command_done,
     ev.CommandForgotten: _command_forgotten,

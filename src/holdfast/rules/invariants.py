@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run
 from holdfast.model.records import AUTHORITY, Authority, HeldKey, Queue, Record, pair
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
 from holdfast.rules.keys import table_key
 from holdfast.rules.order import rank_of
 from holdfast.rules.state import State
@@ -33,8 +35,15 @@ class Fault(NamedTuple):
 def violations(state: Whole) -> Iterator[Fault]:
     """List every broken invariant."""
     authority = state.get(Authority, AUTHORITY) or Authority()
+    fires: dict[tuple[str | None, str, str], str] = {}
     for job in state.all(Job):
         yield from _job_faults(state, job)
+        if job.fire_at is not None and job.retry_of is None:
+            fire = (job.schedule_id, job.fire_at, job.backfill_id)
+            if fire in fires:
+                message = f"jobs {fires[fire]} and {job.job_id} are of one fire of schedule {job.schedule_id}"
+                yield Fault("PERS-007", message, job.job_id)
+            fires[fire] = job.job_id
     owners: dict[int, str] = {}
     for run in state.all(Run):
         yield from _run_faults(state, run)
@@ -47,6 +56,7 @@ def violations(state: Whole) -> Iterator[Fault]:
             yield Fault("A3", f"run {run.run_id} has token {run.token} above {authority.last_token}", run.run_id)
     for held in state.all(HeldKey):
         yield from _key_faults(state, held)
+    yield from _schedule_faults(state)
 
 
 def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
@@ -89,6 +99,21 @@ def _run_faults(state: Whole, run: Run) -> Iterator[Fault]:
         yield Fault("PERS-002", f"run {run.run_id} has no job {run.job_id}", run.run_id)
     if (run.finished_at is None) != (run.status is None):
         yield Fault("INV-002", f"run {run.run_id} is {run.status} with finished_at {run.finished_at}", run.run_id)
+
+
+def _schedule_faults(state: Whole) -> Iterator[Fault]:
+    names: set[tuple[str, str]] = set()
+    for schedule in state.all(Schedule):
+        name = (schedule.namespace, schedule.name)
+        if name in names:
+            yield Fault("name", f"there are two schedules {schedule.name}", schedule.schedule_id)
+        names.add(name)
+        if (schedule.next_fire_at is None) != (schedule.next_trigger_at is None):
+            yield Fault("schedule", f"schedule {schedule.name} has a fire without a trigger", schedule.schedule_id)
+        if schedule.next_fire_at is not None and not schedule.enabled:
+            yield Fault("schedule", f"schedule {schedule.name} is disabled and would fire", schedule.schedule_id)
+        if schedule.template_id is not None and state.get(Template, schedule.template_id) is None:
+            yield Fault("schedule", f"schedule {schedule.name} uses a template that is gone", schedule.schedule_id)
 
 
 def _key_faults(state: Whole, held: HeldKey) -> Iterator[Fault]:

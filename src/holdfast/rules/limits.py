@@ -17,6 +17,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Done
 from holdfast.model.records import Queue, pair
+from holdfast.model.schedules import Overlap
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.state import State
@@ -138,6 +139,8 @@ class Places:
         self._running: dict[str, int] = {}
         #: (queue, limit key) → how many more may start.
         self._starts_left: dict[tuple[str, str], int] = {}
+        #: Schedules of which this Lease has granted a job.
+        self._scheduled: set[str] = set()
         for name in queues:
             queue = settings_of(state, namespace, name)
             left = None if queue.paused else _capacity(state, queue, now, n)
@@ -154,6 +157,8 @@ class Places:
             for job in self._state.ready(self._namespace, tuple(self._open), job_types, self._now, free=True):
                 if job.job_id in seen or (job.limit_key is not None and not self._has_place(job, job.limit_key)):
                     continue
+                if job.overlap == Overlap.QUEUE and job.schedule_id in self._scheduled:
+                    continue  # what ran before it was asked for is left out by the state itself
                 seen.add(job.job_id)
                 yield job
                 if job.queue not in self._open:
@@ -163,6 +168,8 @@ class Places:
 
     def take(self, job: Job) -> None:
         """Count a job that was granted."""
+        if job.schedule_id is not None:
+            self._scheduled.add(job.schedule_id)
         left = self._left.get(job.queue)
         if left is not None:
             self._left[job.queue] = left - 1

@@ -13,9 +13,13 @@ from typing import Protocol, TypeVar
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Key, Record
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 
 R = TypeVar("R", bound=Record)
+#: Records that have a name beside their id, unique within a namespace.
+N = TypeVar("N", Template, Schedule)
 
 
 class Lane(StrEnum):
@@ -35,6 +39,8 @@ class Lane(StrEnum):
     COMMAND = "command"
     #: Held keys by the end of their window.
     KEY = "key"
+    #: Enabled schedules by their next trigger.
+    SCHEDULE = "schedule"
 
 
 class State(Protocol):
@@ -77,7 +83,8 @@ class State(Protocol):
 
         - Queues asked together are merged by the same order.
         - With `job_types`, other tasks are left out.
-        - With `free`, jobs are left out whose limit key is carried by as many RUNNING ones as they allow.
+        - With `free`, jobs are left out whose limit key is carried by as many RUNNING ones as they allow, and those
+          that wait until no other job of their schedule is RUNNING.
         - Lazy: what is not asked for costs nothing.
         """
         ...
@@ -88,6 +95,22 @@ class State(Protocol):
 
     def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
         """Give the RUNNING jobs of a namespace that carry a limit key, in no order."""
+        ...
+
+    def running_of(self, schedule_id: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a schedule, in no order."""
+        ...
+
+    def active_of(self, schedule_id: str) -> JobId | None:
+        """Give the job of a schedule that is QUEUED or RUNNING and has the lowest id, or None."""
+        ...
+
+    def by_name(self, kind: type[N], namespace: str, name: str) -> N | None:
+        """Give the template or schedule of that name, or None."""
+        ...
+
+    def schedules_of(self, template_id: str) -> Sequence[Schedule]:
+        """Give the schedules that make jobs from a template, by id."""
         ...
 
     def starts(

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
+from holdfast.errors import InvalidValue
 from holdfast.model.schedules import CatchUp, Schedule
 from holdfast.model.times import FIRST, Timestamp, later, moment, seconds_between, stamp
-from holdfast.rules.cron import Every, parse_cron
-from holdfast.rules.fires import fires_after, parse_zone
+from holdfast.rules.cron import Cron, Every, parse_cron
+from holdfast.rules.fires import count_fires, fires_after, parse_zone
 
 #: Missed fires made up for in one commit.
 AT_ONCE = 100
 #: How far back `all` looks unless it is told, in seconds.
 WINDOW_S = 86_400.0
+#: Fires one preview shows.
+MAX_PREVIEW = 1000
 
 
 class Planned(NamedTuple):
@@ -50,21 +53,17 @@ def nominal(schedule: Schedule, after: Timestamp) -> Iterator[Timestamp]:
 def _times(schedule: Schedule, after: Timestamp) -> Iterator[Timestamp]:
     if schedule.run_at is not None:
         return iter([schedule.run_at] if schedule.run_at > after else [])
-    if schedule.interval_s is not None:
-        return _steps(schedule, schedule.interval_s, after)
-    assert schedule.cron_expression is not None
-    cron = parse_cron(schedule.cron_expression)
-    if isinstance(cron, Every):
-        return _steps(schedule, cron.seconds, after)
+    rule = _rule_of(schedule)
+    if isinstance(rule, timedelta):
+        return _steps(schedule, rule, after)
     if schedule.start_at is not None and schedule.start_at > after:
         after = later(schedule.start_at, -1e-6)  # at start_at itself, if that fits
-    return (stamp(at) for at in fires_after(cron, parse_zone(schedule.timezone), moment(after)))
+    return (stamp(at) for at in fires_after(rule, parse_zone(schedule.timezone), moment(after)))
 
 
-def _steps(schedule: Schedule, interval_s: float, after: Timestamp) -> Iterator[Timestamp]:
+def _steps(schedule: Schedule, step: timedelta, after: Timestamp) -> Iterator[Timestamp]:
     """Walk anchor + k · interval: from start_at itself, or from one interval after the creation."""
     anchor = moment(schedule.start_at or schedule.created_at)
-    step = timedelta(seconds=interval_s)
     number = max(0 if schedule.start_at is not None else 1, (moment(after) - anchor) // step + 1)
     while True:
         try:
@@ -89,32 +88,64 @@ def plan(schedule: Schedule, after: Timestamp, chance: float) -> Planned:
 
 
 def due(schedule: Schedule, now: Timestamp) -> Round | None:
-    """Say what is to be done at `now`, or None if nothing is due."""
+    """Say what is to be done at `now`, or None if nothing is due.
+
+    A fire within its grace is on time. One that is later begins an outage, which ends now: one decision covers it all,
+    so that of the fires that would each be on time only the policy's number is made.
+    """
     fire_at, trigger_at = schedule.next_fire_at, schedule.next_trigger_at
     if not schedule.enabled or fire_at is None or trigger_at is None or trigger_at > now:
         return None
     if seconds_between(trigger_at, now) <= schedule.grace_s:
         return Round((fire_at,), 0, fire_at)
-    on_time = later(now, -schedule.grace_s)
     oldest = _oldest(schedule, now)
-    fires: list[Timestamp] = []
-    missed, until = 0, fire_at
-    for at in chain([fire_at], takewhile(lambda at: at < on_time, nominal(schedule, fire_at))):
-        if schedule.catch_up is not CatchUp.ALL or at < oldest:
-            missed += 1
-        elif len(fires) < AT_ONCE:
-            fires.append(at)
-        else:
-            break  # the rest is due again at once
-        until = at
-    if schedule.catch_up is CatchUp.LATEST and until >= oldest:
-        fires.append(until)
-        missed -= 1
-    return Round(tuple(fires), missed, until)
+    if schedule.catch_up is CatchUp.ALL:
+        return _each(schedule, fire_at, oldest, now)
+    count, until = _passed(schedule, fire_at, now)
+    return Round((until,), count - 1, until) if until >= oldest else Round((), count, until)
+
+
+def _each(schedule: Schedule, fire_at: Timestamp, oldest: Timestamp, now: Timestamp) -> Round:
+    """Make up for each fire since `oldest`, a portion at a time; the rest is due again at once."""
+    missed, until, first = 0, fire_at, fire_at
+    if fire_at < oldest:
+        missed, until = _passed(schedule, fire_at, later(oldest, -1e-6))
+        following = next(nominal(schedule, until), None)
+        if following is None or following > now:
+            return Round((), missed, until)
+        first = following
+    times = chain([first], takewhile(lambda at: at <= now, nominal(schedule, first)))
+    fires = tuple(islice(times, AT_ONCE))
+    return Round(fires, missed, fires[-1])
+
+
+def _passed(schedule: Schedule, first: Timestamp, until: Timestamp) -> tuple[int, Timestamp]:
+    """Count the fires from `first` up to `until`, and give the last of them. `first` is one, whatever the time."""
+    if schedule.run_at is not None:
+        return 1, first
+    if schedule.end_at is not None:
+        until = min(until, later(schedule.end_at, -1e-6))
+    rule = _rule_of(schedule)
+    if isinstance(rule, Cron):
+        count, last = count_fires(rule, parse_zone(schedule.timezone), moment(first), moment(until))
+        return 1 + count, first if last is None else stamp(last)
+    more = max(0, (moment(until) - moment(first)) // rule)
+    return 1 + more, stamp(moment(first) + more * rule)
+
+
+def _rule_of(schedule: Schedule) -> Cron | timedelta:
+    """Give the expression of a schedule, or its interval."""
+    if schedule.cron_expression is None:
+        assert schedule.interval_s is not None
+        return timedelta(seconds=schedule.interval_s)
+    cron = parse_cron(schedule.cron_expression)
+    return timedelta(seconds=cron.seconds) if isinstance(cron, Every) else cron
 
 
 def _oldest(schedule: Schedule, now: Timestamp) -> Timestamp:
     """Give the oldest time that is made up for."""
+    if schedule.catch_up is CatchUp.NONE:
+        return later(now, -schedule.grace_s)
     window_s = schedule.catch_up_window_s
     if window_s is None and schedule.catch_up is CatchUp.ALL:
         window_s = WINDOW_S
@@ -125,6 +156,24 @@ def after_a_pause(schedule: Schedule, now: Timestamp) -> Timestamp:
     """Give the time from which on fires count again: what passed while paused is not missed, and none comes twice."""
     last = schedule.last_fire_at
     return now if last is None or last < now else last
+
+
+class Preview(NamedTuple):
+    """One fire to come, for people."""
+
+    fire_at: Timestamp
+    #: The same in the schedule's zone.
+    local: datetime
+    #: What is odd about it, or nothing.
+    note: str
+
+
+def preview(schedule: Schedule, now: Timestamp, n: int, after: Timestamp | None = None) -> list[Preview]:
+    """Give the next `n` nominal fires later than now, or than `after` if that is later. Raises InvalidValue."""
+    if not 1 <= n <= MAX_PREVIEW:
+        raise InvalidValue(f"n: {n} is not between 1 and {MAX_PREVIEW}.", field="n")
+    times = nominal(schedule, now if after is None else max(now, after))
+    return [Preview(fire_at, *local_note(schedule, fire_at)) for fire_at in islice(times, n)]
 
 
 def local_note(schedule: Schedule, fire_at: Timestamp) -> tuple[datetime, str]:

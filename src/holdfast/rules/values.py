@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.errors import InvalidValue
 from holdfast.model.commands import (
+    Backfill,
     Command,
     EndSession,
     EndSessions,
@@ -18,12 +19,14 @@ from holdfast.model.commands import (
     Expire,
     Extend,
     Fail,
+    Fire,
     Lease,
     NewJob,
     Normalize,
     PauseQueue,
     Prune,
     Release,
+    Replan,
     ResumeQueue,
     Retry,
     SetQueue,
@@ -34,12 +37,20 @@ from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import is_id, is_name
 from holdfast.model.jobs import Backoff, KeyHold
 from holdfast.model.outcomes import Refusal, refuse
-from holdfast.model.times import is_timestamp
+from holdfast.rules.checks import (
+    MAX_DURATION_S,
+    Problem,
+    check_backoff,
+    check_between,
+    check_duration,
+    check_label,
+    check_queue,
+    check_tags,
+    check_text,
+    check_time,
+    shown,
+)
 
-#: The longest duration in seconds that a field takes: ten years.
-MAX_DURATION_S = 10 * 366 * 86_400
-#: Bytes of a text that is kept beside a job and never looked into.
-MAX_TEXT = 1000
 #: Bytes of a progress: 4 KiB of the handler's own data, a message, a few numbers.
 MAX_PROGRESS = 8192
 MAX_JOBS = 1000
@@ -48,8 +59,6 @@ MAX_SWEEP = 10_000
 MAX_PLACES = 1_000_000
 #: The longest period of a rate in seconds, 31 days: its runs are kept as long, whatever retention says.
 MAX_PERIOD_S = 31 * 86_400
-
-Problem = tuple[str, str]
 
 
 def problem_with(command: Command) -> Refusal | None:
@@ -60,8 +69,8 @@ def problem_with(command: Command) -> Refusal | None:
 
 
 def _problems(command: Command) -> Iterator[Problem]:
-    yield from _label("cmd", command.cmd or None)
-    yield from _text("actor", command.actor)
+    yield from check_label("cmd", command.cmd or None)
+    yield from check_text("actor", command.actor)
     yield from _named(command)
     match command:
         case Enqueue(jobs=jobs):
@@ -72,48 +81,55 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from _lease(command)
         case Extend(lease_s=lease_s):
             if lease_s is not None:
-                yield from _between("lease_s", lease_s, 1, 86_400)
+                yield from check_between("lease_s", lease_s, 1, 86_400)
         case Fail(retry_after_s=after_s):
-            yield from _duration("retry_after_s", after_s)
+            yield from check_duration("retry_after_s", after_s)
         case Snooze(delay_s=delay_s) | Release(delay_s=delay_s):
-            yield from _duration("delay_s", delay_s)
+            yield from check_duration("delay_s", delay_s)
         case Update(changes=changes):
             yield from _changes(changes)
         case Retry(new_job_id=new_job_id, priority=priority):
             if not is_id(new_job_id):
                 yield "new_job_id", f"{new_job_id!r:.80} is not an id"
             if priority is not None:
-                yield from _between("priority", priority, -100, 100)
+                yield from check_between("priority", priority, -100, 100)
         case PauseQueue(namespace=namespace, queue=queue) | ResumeQueue(namespace=namespace, queue=queue):
-            yield from _queue(namespace, queue)
+            yield from check_queue(namespace, queue)
         case Normalize(namespace=namespace, queue=queue):
-            yield from _queue(namespace, queue)
+            yield from check_queue(namespace, queue)
         case SetQueue(namespace=namespace, queue=queue, changes=settings):
-            yield from _queue(namespace, queue)
+            yield from check_queue(namespace, queue)
             yield from _settings(settings)
+        case Backfill(backfill_id=backfill_id, since=since, until=until, limit=limit):
+            yield from check_label("backfill_id", backfill_id)
+            yield from check_time("since", since)
+            yield from check_time("until", until)
+            yield from check_between("limit", limit, 1, MAX_SWEEP)
+        case Fire(expected=expected) | Replan(expected=expected):
+            yield from check_time("expected", expected)
         case Expire(limit=limit) | EndSessions(limit=limit) | EndSession(limit=limit):
-            yield from _between("limit", limit, 1, MAX_SWEEP)
+            yield from check_between("limit", limit, 1, MAX_SWEEP)
         case Prune(retention=retention, limit=limit):
-            yield from _between("limit", limit, 1, MAX_SWEEP)
-            yield from _between("retention.done_s", retention.done_s, 0, math.inf)
-            yield from _between("retention.failed_s", retention.failed_s, 0, math.inf)
+            yield from check_between("limit", limit, 1, MAX_SWEEP)
+            yield from check_between("retention.done_s", retention.done_s, 0, math.inf)
+            yield from check_between("retention.failed_s", retention.failed_s, 0, math.inf)
         case _:
             return
 
 
 def _named(command: Command) -> Iterator[Problem]:
     """Check what a command says about one job: which, by which token, and how its process ended."""
-    for field in _fields_among(type(command), ("job_id", "before", "after")):
+    for field in _fields_among(type(command), ("job_id", "before", "after", "schedule_id", "template_id")):
         text = getattr(command, field)
         if text is not None and not is_id(text):
-            yield from _label(field, text)
+            yield from check_label(field, text)
     progress = getattr(command, "progress", None)
     if progress is not None and (size := memoryview(progress).nbytes) > MAX_PROGRESS:
         yield "progress", f"{size:,} bytes are more than the {MAX_PROGRESS:,} that are kept"
     for field in _fields_among(type(command), ("token", "exit_code")):
         number = getattr(command, field)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
-            yield field, f"{_shown(number)} does not fit 64 bits"
+            yield field, f"{shown(number)} does not fit 64 bits"
 
 
 @cache
@@ -129,7 +145,7 @@ def _new_jobs(jobs: Sequence[NewJob]) -> Iterator[Problem]:
         yield from _own(job)
         options = _options(job)
         if options != before:
-            yield from _new_job(job)
+            yield from new_job_problems(job)
             before = options
 
 
@@ -140,55 +156,61 @@ def _own(job: NewJob) -> Iterator[Problem]:
     if not is_id(job.job_id):
         yield "job_id", f"{job.job_id!r:.80} is not an id (1-200 characters, no control characters, no outer blanks)"
     if job.key is not None:
-        yield from _label("key", job.key)
+        yield from check_label("key", job.key)
 
 
-def _new_job(job: NewJob) -> Iterator[Problem]:
-    if not is_name(job.job_type):
-        yield "job_type", f"{job.job_type!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
-    yield from _queue(job.namespace, job.queue)
-    yield from _between("priority", job.priority, -100, 100)
-    yield from _between("lease_s", job.lease_s, 1, 86_400)
-    yield from _between("max_attempts", job.max_attempts, 1, 1000)
+def name_problems(field: str, name: str) -> Iterator[Problem]:
+    """Check a name."""
+    if not is_name(name):
+        yield field, f"{name!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
+
+
+def new_job_problems(job: NewJob) -> Iterator[Problem]:
+    """Check the options of a job."""
+    yield from name_problems("job_type", job.job_type)
+    yield from check_queue(job.namespace, job.queue)
+    yield from check_between("priority", job.priority, -100, 100)
+    yield from check_between("lease_s", job.lease_s, 1, 86_400)
+    yield from check_between("max_attempts", job.max_attempts, 1, 1000)
     if job.max_expiries is not None:
-        yield from _between("max_expiries", job.max_expiries, 1, 100)
+        yield from check_between("max_expiries", job.max_expiries, 1, 100)
     elif job.owner is None:
         yield "max_expiries", "only an activity may have no limit"
-    yield from _between("key_limit", job.key_limit, 1, 1_000_000)
+    yield from check_between("key_limit", job.key_limit, 1, 1_000_000)
     if job.timeout_s is not None:
-        yield from _between("timeout_s", job.timeout_s, 0.001, MAX_DURATION_S)
-    yield from _duration("delay_s", job.delay_s)
-    yield from _duration("ttl_s", job.ttl_s)
-    yield from _time("not_before", job.not_before)
-    yield from _time("expires_at", job.expires_at)
-    yield from _backoff(job.backoff)
+        yield from check_between("timeout_s", job.timeout_s, 0.001, MAX_DURATION_S)
+    yield from check_duration("delay_s", job.delay_s)
+    yield from check_duration("ttl_s", job.ttl_s)
+    yield from check_time("not_before", job.not_before)
+    yield from check_time("expires_at", job.expires_at)
+    yield from check_backoff(job.backoff)
     yield from _key(job)
-    yield from _label("limit_key", job.limit_key)
+    yield from check_label("limit_key", job.limit_key)
     for field in ("owner", "affinity", "submitted_by", "traceparent"):
-        yield from _text(field, getattr(job, field))
-    yield from _tags(job.tags)
+        yield from check_text(field, getattr(job, field))
+    yield from check_tags(job.tags)
 
 
 def _key(job: NewJob) -> Iterator[Problem]:
     if job.key_window_s is not None:
-        yield from _between("key_window_s", job.key_window_s, 0.001, MAX_DURATION_S)
+        yield from check_between("key_window_s", job.key_window_s, 0.001, MAX_DURATION_S)
     if (job.key_hold is KeyHold.WINDOW) != (job.key_window_s is not None):
         yield "key_window_s", "belongs to key_hold 'window', and only to it"
 
 
 def _lease(command: Lease) -> Iterator[Problem]:
-    yield from _label("worker_id", command.worker_id)
-    yield from _label("session_id", command.session_id)
+    yield from check_label("worker_id", command.worker_id)
+    yield from check_label("session_id", command.session_id)
     for job_type in command.job_types or ():
         if not is_name(job_type):
             yield "job_types", f"{job_type!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
-    yield from _between("n", command.n, 1, MAX_LEASES)
+    yield from check_between("n", command.n, 1, MAX_LEASES)
     if command.lease_s is not None:
-        yield from _between("lease_s", command.lease_s, 1, 86_400)
+        yield from check_between("lease_s", command.lease_s, 1, 86_400)
     if not command.queues:
         yield "queues", "name at least one queue"
     for queue in command.queues:
-        yield from _queue(command.namespace, queue)
+        yield from check_queue(command.namespace, queue)
 
 
 def _changes(changes: JobChanges) -> Iterator[Problem]:
@@ -196,29 +218,29 @@ def _changes(changes: JobChanges) -> Iterator[Problem]:
     if not given:
         yield "changes", "name at least one field to change"
     if isinstance(changes.queue, str):
-        yield from _queue("", changes.queue)
+        yield from check_queue("", changes.queue)
     if isinstance(changes.priority, int):
-        yield from _between("priority", changes.priority, -100, 100)
+        yield from check_between("priority", changes.priority, -100, 100)
     if isinstance(changes.lease_s, int | float):
-        yield from _between("lease_s", changes.lease_s, 1, 86_400)
+        yield from check_between("lease_s", changes.lease_s, 1, 86_400)
     if isinstance(changes.timeout_s, int | float):
-        yield from _between("timeout_s", changes.timeout_s, 0.001, MAX_DURATION_S)
+        yield from check_between("timeout_s", changes.timeout_s, 0.001, MAX_DURATION_S)
     if isinstance(changes.max_attempts, int):
-        yield from _between("max_attempts", changes.max_attempts, 1, 1000)
+        yield from check_between("max_attempts", changes.max_attempts, 1, 1000)
     if isinstance(changes.max_expiries, int):
-        yield from _between("max_expiries", changes.max_expiries, 1, 100)
+        yield from check_between("max_expiries", changes.max_expiries, 1, 100)
     if isinstance(changes.key_limit, int):
-        yield from _between("key_limit", changes.key_limit, 1, 1_000_000)
+        yield from check_between("key_limit", changes.key_limit, 1, 1_000_000)
     if isinstance(changes.not_before, str):
-        yield from _time("not_before", changes.not_before)
+        yield from check_time("not_before", changes.not_before)
     if isinstance(changes.expires_at, str):
-        yield from _time("expires_at", changes.expires_at)
+        yield from check_time("expires_at", changes.expires_at)
     if isinstance(changes.backoff, Backoff):
-        yield from _backoff(changes.backoff)
+        yield from check_backoff(changes.backoff)
     if isinstance(changes.limit_key, str):
-        yield from _label("limit_key", changes.limit_key)
+        yield from check_label("limit_key", changes.limit_key)
     if isinstance(changes.tags, dict):
-        yield from _tags(changes.tags)
+        yield from check_tags(changes.tags)
 
 
 def _settings(changes: QueueChanges) -> Iterator[Problem]:
@@ -226,75 +248,13 @@ def _settings(changes: QueueChanges) -> Iterator[Problem]:
     if not given:
         yield "changes", "name at least one setting to change"
     if isinstance(changes.max_running, int):
-        yield from _between("max_running", changes.max_running, 1, MAX_PLACES)
+        yield from check_between("max_running", changes.max_running, 1, MAX_PLACES)
     if isinstance(changes.rate_count, int):
-        yield from _between("rate_count", changes.rate_count, 1, MAX_PLACES)
+        yield from check_between("rate_count", changes.rate_count, 1, MAX_PLACES)
     if isinstance(changes.rate_period_s, int | float):
-        yield from _between("rate_period_s", changes.rate_period_s, 0.001, MAX_PERIOD_S)
+        yield from check_between("rate_period_s", changes.rate_period_s, 0.001, MAX_PERIOD_S)
     if isinstance(changes.aging_s, int | float):
-        yield from _between("aging_s", changes.aging_s, 0.001, MAX_DURATION_S)
+        yield from check_between("aging_s", changes.aging_s, 0.001, MAX_DURATION_S)
     pair = (given.get("rate_count", msgspec.UNSET), given.get("rate_period_s", msgspec.UNSET))
     if len({msgspec.UNSET if part is msgspec.UNSET else part is None for part in pair}) > 1:
         yield "rate_period_s", "a rate is a number of starts and a period: set both, or take both away"
-
-
-def _queue(namespace: str, queue: str) -> Iterator[Problem]:
-    if not is_name(queue):
-        yield "queue", f"{queue!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
-    if namespace and not is_name(namespace):
-        yield "namespace", f"{namespace!r:.80} is not a name"
-
-
-def _between(field: str, value: float, low: float, high: float) -> Iterator[Problem]:
-    # `not (a <= b <= c)` is also true for NaN.
-    if not low <= value <= high:
-        yield field, f"{_shown(value)} is not between {low} and {high}"
-
-
-def _duration(field: str, seconds: float | None) -> Iterator[Problem]:
-    if seconds is not None and not 0 <= seconds <= MAX_DURATION_S:
-        yield field, f"{_shown(seconds)} is not a number of seconds between 0 and ten years"
-
-
-def _shown(number: float) -> str:
-    """Write a number for a message, unless it is so long that Python would refuse to."""
-    if isinstance(number, int) and number.bit_length() > 64:
-        return f"an integer of {number.bit_length()} bits"
-    return repr(number)
-
-
-def _time(field: str, when: str | None) -> Iterator[Problem]:
-    if when is not None and not is_timestamp(when):
-        yield field, f"{when!r:.40} is not a time such as 2026-01-06T10:15:30.000000Z"
-
-
-def _backoff(backoff: Backoff) -> Iterator[Problem]:
-    yield from _duration("backoff.base_s", backoff.base_s)
-    yield from _duration("backoff.cap_s", backoff.cap_s)
-    yield from _between("backoff.factor", backoff.factor, 1, 1000)
-    yield from _between("backoff.jitter", backoff.jitter, 0, 1)
-
-
-def _label(field: str, text: str | None) -> Iterator[Problem]:
-    if text is not None and not is_id(text):
-        yield field, f"{text!r:.80} must have 1-200 characters, no control characters and no outer blanks"
-
-
-def _text(field: str, text: str | None) -> Iterator[Problem]:
-    if text and (len(text) > MAX_TEXT or not text.isascii()):
-        try:
-            fits = len(text.encode()) <= MAX_TEXT
-        except UnicodeEncodeError:
-            fits = False
-        if not fits:
-            yield field, f"{text!r:.80} must be readable text of at most {MAX_TEXT} bytes"
-
-
-def _tags(tags: dict[str, str] | None) -> Iterator[Problem]:
-    if tags is None:
-        return
-    if len(tags) > 16:
-        yield "tags", f"{len(tags)} pairs; a job takes 16"
-    for name, text in tags.items():
-        yield from _label("tags", name)
-        yield from _label("tags", text)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from holdfast.model.events import Event
 from holdfast.model.records import Key, Record
 from holdfast.model.times import Timestamp
-from holdfast.rules.fold import Stamp, fold
+from holdfast.rules.changes import Stamp
+from holdfast.rules.fold import fold
 from holdfast.stores.tables import Tables
 
 #: Takes the events of one command with their first number and their time.

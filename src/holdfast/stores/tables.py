@@ -15,6 +15,8 @@ from typing import Any, TypeVar, cast
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Queue, Record, key_of
+from holdfast.model.schedules import Overlap, Schedule
+from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
@@ -25,6 +27,8 @@ from holdfast.stores.starts import Starts
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N")
+I = TypeVar("I", bound=str)  # noqa: E741 - an id
+Named = TypeVar("Named", Template, Schedule)
 K = TypeVar("K", bound=tuple[Any, ...])
 QueueKey = tuple[str, str]
 DueKey = tuple[Timestamp, str]
@@ -53,6 +57,13 @@ class Tables:
         self._running: dict[QueueKey, set[JobId]] = {}
         #: RUNNING jobs by namespace and limit key.
         self._limited: dict[tuple[str, str], set[JobId]] = {}
+        #: Jobs of schedules: the QUEUED and RUNNING ones by id, and the RUNNING ones.
+        self._active_of: dict[str, OrderedSet[tuple[str]]] = {}
+        self._running_of: dict[str, set[JobId]] = {}
+        #: Kind → (namespace, name) → key, of what has a name beside its id.
+        self._names: dict[type, dict[QueueKey, Key]] = {Template: {}, Schedule: {}}
+        #: Template → the schedules that use it.
+        self._users: dict[str, set[str]] = {}
         self._starts = Starts()
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
         self._runs: dict[JobId, tuple[Run, ...]] = {}
@@ -64,6 +75,8 @@ class Tables:
             Queue: self._reindex_queue,
             DoneCommand: self._reindex_command,
             HeldKey: self._reindex_key,
+            Template: self._reindex_name,
+            Schedule: self._reindex_schedule,
         }
         #: Which blobs the records name; counted from the first question on, so that who has none pays nothing.
         self._named: Counter[str] | None = None
@@ -206,6 +219,26 @@ class Tables:
         if after is not None and after.held_until is not None:
             self._due[Lane.KEY].add((after.held_until, key_of(after)))
 
+    def _reindex_name(self, before: Template | Schedule | None, after: Template | Schedule | None) -> None:
+        if before is not None:
+            self._names[type(before)].pop((before.namespace, before.name), None)
+        if after is not None:
+            self._names[type(after)][after.namespace, after.name] = key_of(after)
+
+    def _reindex_schedule(self, before: Schedule | None, after: Schedule | None) -> None:
+        self._reindex_name(before, after)
+        for schedule, by in ((before, -1), (after, 1)):
+            if schedule is None:
+                continue
+            if schedule.template_id is not None:
+                _note(self._users, schedule.template_id, schedule.schedule_id, by)
+            if schedule.enabled and schedule.next_trigger_at is not None:
+                due = (schedule.next_trigger_at, schedule.schedule_id)
+                if by > 0:
+                    self._due[Lane.SCHEDULE].add(due)
+                else:
+                    self._due[Lane.SCHEDULE].discard(due)
+
     def _count(self, job: Job, by: int) -> None:
         name = (job.namespace, job.queue, job.status)
         total = self._counts.get(name, 0) + by
@@ -213,6 +246,8 @@ class Tables:
             self._counts[name] = total
         else:
             self._counts.pop(name, None)
+        if job.schedule_id is not None and not job.has_ended:
+            self._count_active(job, job.schedule_id, by)
         if job.status is JobStatus.QUEUED:
             return
         if job.status is JobStatus.RUNNING:
@@ -221,6 +256,17 @@ class Tables:
                 _note(self._limited, (job.namespace, job.limit_key), job.job_id, by)
         else:
             _note(self._by_status, (job.namespace, job.status), job.job_id, by)
+
+    def _count_active(self, job: Job, schedule_id: str, by: int) -> None:
+        active = _place_of(self._active_of, schedule_id)
+        if by > 0:
+            active.add((job.job_id,))
+        else:
+            active.discard((job.job_id,))
+            if not active:
+                del self._active_of[schedule_id]
+        if job.status is JobStatus.RUNNING:
+            _note(self._running_of, schedule_id, job.job_id, by)
 
     def promote(self, now: Timestamp, limit: int) -> None:
         """Make up to `limit` delayed jobs whose time has come ready."""
@@ -288,14 +334,16 @@ class Tables:
         jobs = (self._job(key[3]) for key in keys)
         if job_types is not None:
             jobs = (job for job in jobs if job.job_type in job_types)
-        # While no limit key runs at all, every key is free.
-        return self._free(jobs) if free and self._limited else jobs
+        # While no limit key and no schedule runs at all, every job is free.
+        return self._free(jobs) if free and (self._limited or self._running_of) else jobs
 
     def _free(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Pass on the jobs whose limit key has a place."""
+        """Pass on the jobs whose limit key has a place, and that need not wait for another one of their schedule."""
         for job in jobs:
             key = job.limit_key
-            if key is None or len(self._limited.get((job.namespace, key), ())) < job.key_limit:
+            if key is not None and len(self._limited.get((job.namespace, key), ())) >= job.key_limit:
+                continue
+            if job.overlap != Overlap.QUEUE or job.schedule_id not in self._running_of:
                 yield job
 
     def running(self, namespace: str, queue: str) -> Collection[JobId]:
@@ -305,6 +353,24 @@ class Tables:
     def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
         """Give the RUNNING jobs of a namespace that carry a limit key."""
         return self._limited.get((namespace, limit_key), ())
+
+    def running_of(self, schedule_id: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a schedule."""
+        return self._running_of.get(schedule_id, ())
+
+    def active_of(self, schedule_id: str) -> JobId | None:
+        """Give the QUEUED or RUNNING job of a schedule with the lowest id, or None."""
+        active = self._active_of.get(schedule_id)
+        return None if active is None else JobId(next(iter(active))[0])
+
+    def by_name(self, kind: type[Named], namespace: str, name: str) -> Named | None:
+        """Give the template or schedule of that name, or None."""
+        key = self._names[kind].get((namespace, name))
+        return None if key is None else cast("Named", self.records[kind][key])
+
+    def schedules_of(self, template_id: str) -> Sequence[Schedule]:
+        """Give the schedules that make jobs from a template, by id."""
+        return [self.records[Schedule][key] for key in sorted(self._users.get(template_id, ()))]
 
     def starts(
         self, namespace: str, queue: str, limit_key: str | None, after: Timestamp, *, skip: int = 0
@@ -437,7 +503,11 @@ class Tables:
 
 
 #: Lanes of other records than jobs.
-_KIND_OF: dict[Lane, type[Record]] = {Lane.COMMAND: DoneCommand, Lane.KEY: HeldKey}
+_KIND_OF: dict[Lane, type[Record]] = {
+    Lane.COMMAND: DoneCommand,
+    Lane.KEY: HeldKey,
+    Lane.SCHEDULE: Schedule,
+}
 
 
 def _place_of(orders: dict[N, OrderedSet[K]], name: N) -> OrderedSet[K]:
@@ -448,8 +518,8 @@ def _place_of(orders: dict[N, OrderedSet[K]], name: N) -> OrderedSet[K]:
     return found
 
 
-def _note(sets: dict[N, set[JobId]], name: N, job_id: JobId, by: int) -> None:
-    """Put a job into the set of that name, or take it out."""
+def _note(sets: dict[N, set[I]], name: N, job_id: I, by: int) -> None:
+    """Put an id into the set of that name, or take it out."""
     having = sets.get(name)
     if by > 0:
         if having is None:

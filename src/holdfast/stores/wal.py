@@ -39,7 +39,7 @@ from holdfast.model.jobs import Job
 from holdfast.model.records import AUTHORITY, TABLES, Authority, Record
 from holdfast.model.times import Timestamp, moment, stamp
 from holdfast.points import reach
-from holdfast.rules.fold import Stamp
+from holdfast.rules.changes import Stamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.blobfiles import FileBlobs

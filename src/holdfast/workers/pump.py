@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import tick
+from holdfast.engine.maintenance import TICKING, next_of, replan, tick
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, StoreBusy, StoreFull, UnknownLease
 from holdfast.model.commands import Command, Extend, Lease, Retention
 from holdfast.model.jobs import Job
@@ -100,6 +100,8 @@ class Pump:
         #: Monotonic times: when delayed jobs are due or a rate opens, when to tick, when to look at what runs.
         self._delayed_at = _NEVER
         self._tick_at = 0.0
+        #: The fires of schedules were compared with the rules of their zones, which may be newer.
+        self._is_replanned = False
         self._sweep_at = 0.0
         self._look_at = 0.0
         #: By then a look must not stop at the first job it finds.
@@ -342,6 +344,9 @@ class Pump:
         """Run the tick if something has lapsed, at most once a second, and retention once a minute."""
         if now < min(self._tick_at, self._sweep_at):
             return False
+        if not self._is_replanned:
+            replan(self._engine)
+            self._is_replanned = True
         tick(self._engine, self._retention)
         self._tick_at, self._sweep_at = _NEVER, now + SWEEP_S
         self._looked = False
@@ -388,7 +393,7 @@ class Pump:
             if ready and self._seq == self._fruitless:
                 # No event may ever come: a rate opens by time alone.
                 waits.append(next_opening(view, scope.namespace, scope.queues, at))
-            lapsing = [view.next_due(lane) for lane in (Lane.LEASE, Lane.TTL)]
+            first = next_of(view, TICKING)
             running = self._slots.held()
             self._unseen = bool(running) and now < self._look_at
             if not self._unseen:
@@ -397,7 +402,6 @@ class Pump:
         # Without room nothing was looked for; a lease is worth a try once there is.
         self._hope = not room or (bool(ready) and self._seq != self._fruitless)
         self._delayed_at = _in_monotonic(min((when for when in waits if when is not None), default=None), at, now)
-        first = min((when for when in lapsing if when is not None), default=None)
         self._tick_at = max(_in_monotonic(first, at, now), now + LOOK_S if first is not None and first <= at else now)
         for one, job in held:
             if job is None or job.token != one.grant.token:

@@ -22,6 +22,26 @@ SELECT {job_keys} FROM job_keys WHERE namespace = ? AND unique_key = ?;
 -- One remembered command.
 SELECT {commands} FROM commands WHERE cmd = ?;
 
+-- name: template
+-- One template by its id.
+SELECT {job_templates} FROM job_templates WHERE template_id = ?;
+
+-- name: schedule
+-- One schedule by its id.
+SELECT {schedules} FROM schedules WHERE schedule_id = ?;
+
+-- name: template_by_name
+-- One template by its name.
+SELECT {job_templates} FROM job_templates WHERE namespace = ? AND name = ?;
+
+-- name: schedule_by_name
+-- One schedule by its name.
+SELECT {schedules} FROM schedules WHERE namespace = ? AND name = ?;
+
+-- name: schedules_of
+-- The schedules that use a template, by id.
+SELECT {schedules} FROM schedules WHERE template_id = ? ORDER BY schedule_id;
+
 -- name: meta
 -- What the store as a whole remembers.
 SELECT {meta} FROM meta;
@@ -45,6 +65,14 @@ SELECT {job_keys} FROM job_keys ORDER BY namespace, unique_key;
 -- name: all_commands
 -- Every remembered command.
 SELECT {commands} FROM commands ORDER BY cmd;
+
+-- name: all_templates
+-- Every template, by id.
+SELECT {job_templates} FROM job_templates ORDER BY template_id;
+
+-- name: all_schedules
+-- Every schedule, by id.
+SELECT {schedules} FROM schedules ORDER BY schedule_id;
 
 -- name: highest_job_id
 -- The highest job id: a greater one is new.
@@ -71,12 +99,16 @@ SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND grant_cmd = ? ORDER BY toke
 SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND session_id IS NOT NULL ORDER BY lease_expires_at, job_id;
 
 -- name: ready
--- The jobs of one queue that may be leased, in the order of dispatch: all, or those whose limit key has a place.
+-- The jobs of one queue that may be leased, in the order of dispatch: all, or those that need not wait.
+-- They wait for a place of their limit key, or until no other job of their schedule runs.
 SELECT {jobs} FROM jobs
 WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
   AND (? OR limit_key IS NULL OR key_limit > (
     SELECT count(*) FROM jobs AS held
     WHERE held.status = 'RUNNING' AND held.namespace = jobs.namespace AND held.limit_key = jobs.limit_key))
+  AND (? OR overlap IS NOT 'queue' OR NOT EXISTS (
+    SELECT 1 FROM jobs AS before INDEXED BY ix_jobs_overlap
+    WHERE before.status = 'RUNNING' AND before.schedule_id = jobs.schedule_id))
 ORDER BY rank, position, created_at, job_id;
 
 -- name: ready_of_types
@@ -86,6 +118,9 @@ WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
   AND (? OR limit_key IS NULL OR key_limit > (
     SELECT count(*) FROM jobs AS held
     WHERE held.status = 'RUNNING' AND held.namespace = jobs.namespace AND held.limit_key = jobs.limit_key))
+  AND (? OR overlap IS NOT 'queue' OR NOT EXISTS (
+    SELECT 1 FROM jobs AS before INDEXED BY ix_jobs_overlap
+    WHERE before.status = 'RUNNING' AND before.schedule_id = jobs.schedule_id))
   AND job_type IN (SELECT value FROM json_each(?))
 ORDER BY rank, position, created_at, job_id;
 
@@ -96,6 +131,14 @@ SELECT job_id FROM jobs INDEXED BY ix_jobs_active WHERE status = 'RUNNING' AND n
 -- name: running_with
 -- The running jobs of a namespace that carry one limit key.
 SELECT job_id FROM jobs WHERE status = 'RUNNING' AND namespace = ? AND limit_key = ?;
+
+-- name: running_of
+-- The running jobs of one schedule.
+SELECT job_id FROM jobs INDEXED BY ix_jobs_overlap WHERE status = 'RUNNING' AND schedule_id = ?;
+
+-- name: active_of
+-- The first job of one schedule, by id, that is queued or runs.
+SELECT min(job_id) FROM jobs WHERE (status = 'QUEUED' OR status = 'RUNNING') AND schedule_id = ?;
 
 -- name: starts
 -- When executions of one queue started after a time, earliest first; a run that was skipped has no token.
@@ -208,6 +251,11 @@ SELECT {commands} FROM commands WHERE at <= ? ORDER BY at, cmd;
 SELECT {job_keys} FROM job_keys
 WHERE hold = 'window' AND held_until <= ? ORDER BY held_until, namespace, unique_key;
 
+-- name: due_schedules
+-- Schedules that are to fire by a time, earliest first.
+SELECT {schedules} FROM schedules
+WHERE enabled = 1 AND next_trigger_at <= ? ORDER BY next_trigger_at, schedule_id;
+
 -- name: next_lease
 -- When the first lease ends; an index alone answers, as for those below: every lease asks.
 SELECT min(lease_expires_at) FROM jobs WHERE status = 'RUNNING';
@@ -235,6 +283,10 @@ SELECT min(at) FROM commands;
 -- name: next_key
 -- When the first window of a key ends.
 SELECT min(held_until) FROM job_keys WHERE hold = 'window' AND held_until IS NOT NULL;
+
+-- name: next_schedule
+-- When the first schedule is to fire.
+SELECT min(next_trigger_at) FROM schedules WHERE enabled = 1 AND next_trigger_at IS NOT NULL;
 
 -- name: jobs_of_status
 -- Jobs of one status, newest first, below a place.
@@ -357,6 +409,45 @@ INSERT OR REPLACE INTO commands ({commands}, sum) VALUES ({commands?}, ?);
 -- Forget a command.
 DELETE FROM commands WHERE cmd = ?;
 
+-- name: insert_template
+-- A new template.
+INSERT INTO job_templates ({job_templates}, sum) VALUES ({job_templates?}, ?);
+
+-- name: update_template
+-- What may change of a template.
+UPDATE job_templates SET
+  name = ?, job_type = ?, default_params = ?, options = ?, description = ?, version = ?, archived_at = ?,
+  updated_at = ?, sum = ?
+WHERE template_id = ?;
+
+-- name: delete_template
+-- Forget a template.
+DELETE FROM job_templates WHERE template_id = ?;
+
+-- name: insert_schedule
+-- A new schedule.
+INSERT INTO schedules ({schedules}, sum) VALUES ({schedules?}, ?);
+
+-- name: fire_schedule
+-- What changes when a schedule fires.
+UPDATE schedules SET
+  last_fire_at = ?, next_fire_at = ?, last_triggered_at = ?, next_trigger_at = ?, fires = ?, missed = ?, sum = ?
+WHERE schedule_id = ?;
+
+-- name: update_schedule
+-- What else may change of a schedule.
+UPDATE schedules SET
+  name = ?, template_id = ?, job_type = ?, workflow = ?, cron_expression = ?, interval_s = ?, run_at = ?,
+  timezone = ?, enabled = ?, pause_reason = ?, param_overrides = ?, options = ?, priority = ?, queue = ?,
+  catch_up = ?, catch_up_window_s = ?, grace_s = ?, overlap = ?, jitter_s = ?, start_at = ?, end_at = ?,
+  last_fire_at = ?, next_fire_at = ?, last_triggered_at = ?, next_trigger_at = ?, fires = ?, missed = ?,
+  source = ?, version = ?, updated_at = ?, sum = ?
+WHERE schedule_id = ?;
+
+-- name: delete_schedule
+-- Forget a schedule.
+DELETE FROM schedules WHERE schedule_id = ?;
+
 -- name: save_meta
 -- What the store as a whole remembers, from now on.
 INSERT OR REPLACE INTO meta (row, {meta}, sum) VALUES (1, {meta?}, ?);
@@ -400,6 +491,14 @@ SELECT {job_keys}, sum FROM job_keys;
 -- name: summed_commands
 -- Every remembered command with its sum.
 SELECT {commands}, sum FROM commands;
+
+-- name: summed_templates
+-- Every template with its sum.
+SELECT {job_templates}, sum FROM job_templates;
+
+-- name: summed_schedules
+-- Every schedule with its sum.
+SELECT {schedules}, sum FROM schedules;
 
 -- name: summed_meta
 -- The store's own row with its sum.

@@ -23,7 +23,8 @@ from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, Key, Record, pair
 from holdfast.model.times import Timestamp
 from holdfast.points import reach
-from holdfast.rules.fold import Stamp, fold
+from holdfast.rules.changes import Stamp
+from holdfast.rules.fold import fold
 from holdfast.rules.order import place, run_place
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rows import BY_KIND, JOBS, RUNS, Meta, Row, Table, chained
@@ -215,7 +216,7 @@ class Batch(Lookups):
 
     def _settle(self) -> None:
         """Write pending records: first what goes, runs before their jobs; then what stays, jobs before their runs."""
-        for kind in (Run, *(kind for kind in BY_KIND if kind is not Run)):
+        for kind in reversed(BY_KIND):
             gone = self._gone[kind]
             if gone:
                 table = BY_KIND[kind]

@@ -28,6 +28,8 @@ _SUMMED = {
     "queue": SQL["summed_queues"],
     "held key": SQL["summed_held_keys"],
     "command": SQL["summed_commands"],
+    "template": SQL["summed_templates"],
+    "schedule": SQL["summed_schedules"],
     "meta": SQL["summed_meta"],
 }
 
@@ -74,7 +76,7 @@ def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
             else:
                 expected = sum_of(fields)
             if total != expected:
-                name = str(fields[0]) if kind in ("job", "run", "command", "meta") else f"{fields[0]}/{fields[1]}"
+                name = str(fields[0]) if kind not in ("queue", "held key") else f"{fields[0]}/{fields[1]}"
                 message = f"{path}: the {kind} {name} is not what was written: its sum differs."
                 yield Finding(code="row_sum", message=message, remedy=_RESTORE, file=path, id=name)
 

@@ -17,14 +17,17 @@ from holdfast.errors import InvalidValue
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import Authority, Key, Record
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Entry, JobQuery, QueueCount
-from holdfast.stores.sqlite.rows import BY_KIND, COMMANDS, HELD_KEYS, JOBS, RUNS, Meta, Row, Table
+from holdfast.stores.sqlite.rows import BY_KIND, COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
 from holdfast.stores.sqlite.statements import SQL
 
 R = TypeVar("R", bound=Record)
+N = TypeVar("N", Template, Schedule)
 Values = Sequence[Any] | Mapping[str, Any]
 
 #: Later than every time and below no id.
@@ -38,6 +41,7 @@ _DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.FAILED: (JOBS, SQL["due_failed"], SQL["next_failed"]),
     Lane.COMMAND: (COMMANDS, SQL["due_commands"], SQL["next_command"]),
     Lane.KEY: (HELD_KEYS, SQL["due_keys"], SQL["next_key"]),
+    Lane.SCHEDULE: (SCHEDULES, SQL["due_schedules"], SQL["next_schedule"]),
 }
 
 
@@ -139,7 +143,9 @@ class Lookups:
         """Walk the ready jobs of these queues in the order of dispatch."""
         del now  # the batch has promoted what is due
         sql, last = (SQL["ready"], ()) if job_types is None else (SQL["ready_of_types"], (_json_list(job_types),))
-        walks = [self._walk(JOBS, sql, (namespace, queue, not free, *last)) for queue in dict.fromkeys(queues)]
+        walks = [
+            self._walk(JOBS, sql, (namespace, queue, not free, not free, *last)) for queue in dict.fromkeys(queues)
+        ]
         return walks[0] if len(walks) == 1 else merge(*walks, key=place)
 
     def running(self, namespace: str, queue: str) -> Collection[JobId]:
@@ -149,6 +155,25 @@ class Lookups:
     def running_with(self, namespace: str, limit_key: str) -> Collection[JobId]:
         """Give the RUNNING jobs of a namespace that carry a limit key."""
         return {row[0] for row in self._db.execute(SQL["running_with"], (namespace, limit_key))}
+
+    def running_of(self, schedule_id: str) -> Collection[JobId]:
+        """Give the RUNNING jobs of a schedule."""
+        self._settle()
+        return {row[0] for row in self._db.execute(SQL["running_of"], (schedule_id,))}
+
+    def active_of(self, schedule_id: str) -> JobId | None:
+        """Give the QUEUED or RUNNING job of a schedule with the lowest id, or None."""
+        self._settle()
+        return cast("JobId | None", self._db.execute(SQL["active_of"], (schedule_id,)).fetchone()[0])
+
+    def by_name(self, kind: type[N], namespace: str, name: str) -> N | None:
+        """Give the template or schedule of that name, or None."""
+        sql = SQL["schedule_by_name"] if kind is Schedule else SQL["template_by_name"]
+        return cast("N | None", next(self._walk(BY_KIND[kind], sql, (namespace, name)), None))
+
+    def schedules_of(self, template_id: str) -> Sequence[Schedule]:
+        """Give the schedules that make jobs from a template, by id."""
+        return list(self._walk(SCHEDULES, SQL["schedules_of"], (template_id,)))
 
     def starts(
         self, namespace: str, queue: str, limit_key: str | None, after: Timestamp, *, skip: int = 0

@@ -16,6 +16,8 @@ import msgspec
 
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryKind, RetryMode, Run, RunStatus
 from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Queue, Record
+from holdfast.model.schedules import CatchUp, Overlap, Schedule
+from holdfast.model.templates import JobOptions, Template
 from holdfast.stores.sqlite.statements import COLUMNS, SQL, assigned, inserted
 
 Row = tuple[Any, ...]
@@ -200,6 +202,65 @@ def command_of(row: Row) -> DoneCommand:
     return DoneCommand(cmd, digest, msgspec.Raw(outcome), at)
 
 
+# --- templates and schedules ------------------------------------------------------------------------------------------
+
+_options: msgspec.json.Decoder[JobOptions] = msgspec.json.Decoder(JobOptions)
+_NO_OPTIONS = JobOptions()
+_TEMPLATE_AT = {name: at for at, name in enumerate(COLUMNS["job_templates"])}
+_DEFAULTS, _TEMPLATE_OPTIONS = _TEMPLATE_AT["default_params"], _TEMPLATE_AT["options"]
+
+
+def _write_options(options: JobOptions) -> str:
+    # Read once before it is written: 10 and 10.0 are equal, and another process would sum up the second.
+    return "{}" if options == _NO_OPTIONS else _json(_options.decode(_json(options))).decode()
+
+
+def template_row(template: Template) -> Row:
+    """Write a template: its fields, its sum."""
+    row: list[Any] = list(_astuple(template))
+    row[_DEFAULTS] = str(template.default_params, "utf-8")
+    row[_TEMPLATE_OPTIONS] = _write_options(template.options)
+    return _summed(*row)
+
+
+def template_of(row: Row) -> Template:
+    """Read a template from its fields."""
+    fields = list(row)
+    fields[_DEFAULTS] = msgspec.Raw(row[_DEFAULTS])
+    fields[_TEMPLATE_OPTIONS] = _options.decode(row[_TEMPLATE_OPTIONS])
+    return Template(*fields)
+
+
+_SCHEDULE_AT = {name: at for at, name in enumerate(COLUMNS["schedules"])}
+_OVERRIDES, _SCHEDULE_OPTIONS = _SCHEDULE_AT["param_overrides"], _SCHEDULE_AT["options"]
+_ENABLED, _CATCH_UP, _OVERLAP = _SCHEDULE_AT["enabled"], _SCHEDULE_AT["catch_up"], _SCHEDULE_AT["overlap"]
+_SECONDS = tuple(_SCHEDULE_AT[name] for name in ("interval_s", "catch_up_window_s", "grace_s", "jitter_s"))
+
+
+def schedule_row(schedule: Schedule) -> Row:
+    """Write a schedule: its fields, its sum."""
+    row: list[Any] = list(_astuple(schedule))
+    row[_OVERRIDES] = str(schedule.param_overrides, "utf-8")
+    row[_SCHEDULE_OPTIONS] = _write_options(schedule.options)
+    row[_ENABLED] = int(schedule.enabled)
+    row[_CATCH_UP] = schedule.catch_up.value
+    row[_OVERLAP] = schedule.overlap.value
+    for at in _SECONDS:
+        row[at] = _float(row[at])
+    return _summed(*row)
+
+
+def schedule_of(row: Row) -> Schedule:
+    """Read a schedule from its fields."""
+    fields = list(row)
+    fields[_OVERRIDES] = msgspec.Raw(row[_OVERRIDES])
+    fields[_SCHEDULE_OPTIONS] = _options.decode(row[_SCHEDULE_OPTIONS])
+    fields[_ENABLED] = row[_ENABLED] != 0
+    fields[_CATCH_UP] = CatchUp(row[_CATCH_UP])
+    fields[_OVERLAP] = Overlap(row[_OVERLAP])
+    return Schedule(*fields)
+
+
 # --- the store's own row ----------------------------------------------------------------------------------------------
 
 
@@ -351,5 +412,32 @@ COMMANDS = Table(
     (),
     SQL["delete_command"],
 )
-#: In the order they are written: a run refers to its job.
-BY_KIND: dict[type, Table] = {table.kind: table for table in (JOBS, RUNS, QUEUES, HELD_KEYS, COMMANDS)}
+_TEMPLATE_CHANGEABLE = [name for name in assigned(SQL["update_template"]) if name not in ("sum", "template_id")]
+TEMPLATES = Table(
+    Template,
+    template_of,
+    template_row,
+    SQL["template"],
+    SQL["all_templates"],
+    (Insert("job_templates", SQL["insert_template"], ("sum",)),),
+    (Update("job_templates", SQL["update_template"], ("sum",), _TEMPLATE_CHANGEABLE),),
+    SQL["delete_template"],
+)
+_SCHEDULE_CHANGEABLE = [name for name in assigned(SQL["update_schedule"]) if name not in ("sum", "schedule_id")]
+SCHEDULES = Table(
+    Schedule,
+    schedule_of,
+    schedule_row,
+    SQL["schedule"],
+    SQL["all_schedules"],
+    (Insert("schedules", SQL["insert_schedule"], ("sum",)),),
+    tuple(
+        Update("schedules", sql, ("sum",), _SCHEDULE_CHANGEABLE)
+        for sql in (SQL["fire_schedule"], SQL["update_schedule"])
+    ),
+    SQL["delete_schedule"],
+)
+#: In the order they are written: a run refers to its job, a schedule to its template. They are removed the other way.
+BY_KIND: dict[type, Table] = {
+    table.kind: table for table in (JOBS, RUNS, QUEUES, HELD_KEYS, COMMANDS, TEMPLATES, SCHEDULES)
+}

@@ -33,7 +33,7 @@ from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
 #: Marks a database as ours ("Hold").
 APPLICATION_ID = 0x486F_6C64
-VERSION = 2
+VERSION = 3
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -47,8 +47,14 @@ def _to_2(db: sqlite3.Connection) -> None:
     db.execute("DROP TABLE queues_v1")
 
 
+def _to_3(db: sqlite3.Connection) -> None:
+    """Make room for templates and schedules."""
+    for statement in split(read_sql("sqlite-v3.sql")):
+        db.execute(statement)
+
+
 #: Version → the step that leads from it to the next.
-MIGRATIONS: Mapping[int, Migration] = {1: _to_2}
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3}
 
 
 def make_if_missing(path: str) -> None:

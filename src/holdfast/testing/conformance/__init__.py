@@ -34,6 +34,7 @@ from holdfast.testing.conformance.reopening import Reopening
 from holdfast.testing.conformance.reports import Reports, StateTable
 from holdfast.testing.conformance.retention import Keeping
 from holdfast.testing.conformance.retry import ManualRetries, Retries
+from holdfast.testing.conformance.schedules import Fires, Late, Overlaps, Templates, Wishes
 from holdfast.testing.conformance.ttl import LatestStart
 
 __all__ = [
@@ -48,24 +49,29 @@ __all__ = [
     "Endings",
     "Expiry",
     "Feed",
+    "Fires",
     "Harness",
     "Keeping",
     "Keys",
     "LargePayloads",
+    "Late",
     "LatestStart",
     "Leases",
     "Limits",
     "Lines",
     "ManualRetries",
     "Order",
+    "Overlaps",
     "Pause",
     "Queries",
     "Reopening",
     "Reports",
     "Retries",
     "StateTable",
+    "Templates",
     "Topic",
     "Wait",
+    "Wishes",
     "Workers",
 ]
 
@@ -86,6 +92,11 @@ class Conformance(
     LatestStart,
     Pause,
     Limits,
+    Fires,
+    Late,
+    Overlaps,
+    Wishes,
+    Templates,
     Keeping,
     Feed,
     Wait,

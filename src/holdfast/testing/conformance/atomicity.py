@@ -17,6 +17,7 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Enqueued, Refusal, Reported, Submitted
 from holdfast.points import listening
 from holdfast.rules import fold
+from holdfast.rules.changes import Change
 from holdfast.testing.conformance.commands import SAMPLES, A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job
 
@@ -31,10 +32,10 @@ def _break() -> None:
     raise Broken
 
 
-class _BrokenHalfway(list[fold.Change]):
+class _BrokenHalfway(list[Change]):
     """Changes of which the first is given and the second fails."""
 
-    def __iter__(self) -> Iterator[fold.Change]:
+    def __iter__(self) -> Iterator[Change]:
         yield self[0]
         raise Broken
 
@@ -100,7 +101,7 @@ class Atomicity(Topic):
         harness.enqueue("a")
         whole = fold._FOLDS[LeaseGranted]  # noqa: SLF001 - the only door between the job's change and its run's
 
-        def halfway(*args: Any) -> list[fold.Change]:
+        def halfway(*args: Any) -> list[Change]:
             return _BrokenHalfway(whole(*args))
 
         with harness.unchanged(), monkeypatch.context() as patch:

@@ -9,7 +9,7 @@ from holdfast.model.commands import Cancel, Enqueue, Move, PauseDispatch, PauseQ
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, JobStatus
 from holdfast.model.records import TABLES
-from holdfast.rules.fold import Stamp
+from holdfast.rules.changes import Stamp
 from holdfast.rules.state import Lane
 from holdfast.stores.batch import BatchTables
 from holdfast.testing.conformance.commands import SAMPLES, A

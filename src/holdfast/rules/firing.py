@@ -1,0 +1,187 @@
+"""Firing: the jobs a schedule makes. By its timetable, by a person's wish, or for times of the past.
+
+The job of a nominal time has an id made from the schedule, the time and the backfill, so that a time makes one job
+however many ask for it. Values are copied into the job: a later edit of schedule or template does not reach it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+
+import msgspec
+
+from holdfast.errors import IdReused, InvalidValue
+from holdfast.model.commands import Backfill, Fire, Trigger
+from holdfast.model.events import Event, JobCreated, JobSkipped, ScheduleFired, ScheduleMissed
+from holdfast.model.ids import JobId, RunId, uuid5
+from holdfast.model.jobs import Job
+from holdfast.model.outcomes import Backfilled, Enqueued, Fired, Submitted
+from holdfast.model.payloads import NULL, laid_over
+from holdfast.model.schedules import Overlap, Schedule
+from holdfast.model.templates import Template
+from holdfast.model.times import Timestamp, later
+from holdfast.rules.decision import Decision, answer, deny
+from holdfast.rules.draws import Draws
+from holdfast.rules.enqueue import Drafts, draft
+from holdfast.rules.schedules import missing
+from holdfast.rules.state import State
+from holdfast.rules.templates import new_job
+from holdfast.rules.timetable import Planned, due, nominal, plan
+
+replace = msgspec.structs.replace
+
+#: Times one backfill may cover.
+MAX_BACKFILL = 10_000
+
+
+def fire_id(schedule_id: str, fire_at: Timestamp, backfill_id: str = "") -> JobId:
+    """Give the id of the job of a nominal time."""
+    return JobId(uuid5(schedule_id, fire_at, backfill_id))
+
+
+def _job(drafts: Drafts, schedule: Schedule, job_id: JobId, params: msgspec.Raw = NULL) -> Job:
+    """Give a job of the schedule, with everything copied that its target and itself say now."""
+    template = None if schedule.template_id is None else drafts.state.get(Template, schedule.template_id)
+    options = schedule.options.given()
+    if template is not None:
+        options = {**template.options.given(), **options}
+    if schedule.queue is not None:
+        options["queue"] = schedule.queue
+    if schedule.priority is not None:
+        options["priority"] = schedule.priority
+    job_type = schedule.job_type if template is None else template.job_type
+    assert job_type is not None
+    defaults = NULL if template is None else template.default_params
+    laid = laid_over(defaults, schedule.param_overrides, params)
+    job = draft(drafts, new_job(job_id, job_type, schedule.namespace, laid, options))
+    return replace(
+        job,
+        template_id=schedule.template_id,
+        schedule_id=schedule.schedule_id,
+        overlap=schedule.overlap.value,
+    )
+
+
+# --- by the timetable -------------------------------------------------------------------------------------------------
+
+
+def decide_fire(state: State, command: Fire, now: Timestamp, draws: Draws) -> Decision:
+    """Do what is due of a schedule: make jobs, count what was missed, plan the next fire."""
+    schedule = state.get(Schedule, command.schedule_id)
+    if schedule is None:
+        return missing(command.schedule_id)
+    if schedule.next_fire_at != command.expected:
+        # Somebody was faster.
+        made = state.get(Job, fire_id(schedule.schedule_id, command.expected))
+        return answer(Fired(jobs=() if made is None else (Submitted(made.job_id, created=False),)))
+    found = due(schedule, now)
+    if found is None:
+        return answer(Fired())
+    planned = plan(schedule, found.until, draws.fraction())
+    plans = [*(Planned(fire, fire) for fire in found.fires), planned]
+    is_once = schedule.run_at is not None
+    events: list[Event] = []
+    jobs: list[Submitted] = []
+    if found.missed:
+        missed = ScheduleMissed(
+            schedule_id=schedule.schedule_id,
+            count=found.missed,
+            until=found.until,
+            next_fire_at=plans[0].fire_at,
+            next_trigger_at=plans[0].trigger_at,
+            is_last=is_once and not found.fires,
+            cmd=command.cmd,
+        )
+        events.append(missed)
+    drafts = Drafts(state, command, now)
+    for fire_at, following in zip(found.fires, plans[1:], strict=True):
+        job_id = fire_id(schedule.schedule_id, fire_at)
+        fired = ScheduleFired(
+            schedule_id=schedule.schedule_id,
+            fire_at=fire_at,
+            job_id=job_id,
+            next_fire_at=following.fire_at,
+            next_trigger_at=following.trigger_at,
+            is_last=is_once,
+            cmd=command.cmd,
+        )
+        events.append(fired)
+        created = state.get(Job, job_id) is None
+        if created:
+            events += _made(drafts, schedule, fired, draws)
+        jobs.append(Submitted(job_id, created=created))
+    return answer(Fired(jobs=tuple(jobs), missed=found.missed), *events)
+
+
+def _made(drafts: Drafts, schedule: Schedule, fired: ScheduleFired, draws: Draws) -> list[Event]:
+    """Make the job of a fire; where another one of the schedule is not over and must not be met, skip it at once."""
+    job = replace(_job(drafts, schedule, fired.job_id), fire_at=fired.fire_at)
+    created = JobCreated(job=job, cmd=fired.cmd)
+    active = drafts.state.active_of(schedule.schedule_id) if schedule.overlap is Overlap.SKIP else None
+    if active is None:
+        return [created]
+    run_id = RunId(draws.new_id())
+    return [
+        created,
+        JobSkipped(job_id=job.job_id, run_id=run_id, reason="overlap", held_by=active, cmd=fired.cmd),
+    ]
+
+
+# --- by a wish --------------------------------------------------------------------------------------------------------
+
+
+def decide_trigger(state: State, command: Trigger, now: Timestamp) -> Decision:
+    """Make a job now, whether the schedule is paused or not. Nobody who asks for it wants it skipped."""
+    schedule = state.get(Schedule, command.schedule_id)
+    if schedule is None:
+        return missing(command.schedule_id)
+    existing = state.get(Job, command.job_id)
+    if existing is not None:
+        if existing.schedule_id == schedule.schedule_id and existing.fire_at is None:
+            return answer(Enqueued(jobs=(Submitted(existing.job_id, created=False),)))
+        return deny(IdReused, f"job {existing.job_id} exists already. Nothing was stored.", job_id=existing.job_id)
+    job = _job(Drafts(state, command, now), schedule, command.job_id, command.params)
+    event = JobCreated(job=job, cmd=command.cmd, actor=command.actor)
+    return answer(Enqueued(jobs=(Submitted(job.job_id, created=True),)), event)
+
+
+def backfill_times(schedule: Schedule, since: Timestamp, until: Timestamp) -> list[Timestamp]:
+    """Give the nominal times in [since, until). Raises InvalidValue for more than one backfill takes."""
+    times = takewhile(lambda at: at < until, nominal(schedule, later(since, -1e-6)))
+    found = list(islice(times, MAX_BACKFILL + 1))
+    if len(found) > MAX_BACKFILL:
+        raise InvalidValue(
+            f"between {since} and {until} there are more than {MAX_BACKFILL:,} fires. Nothing was changed.",
+            hint="Backfill it in parts.",
+            field="until",
+        )
+    return found
+
+
+def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision:
+    """Make the jobs of times of the past, oldest first. They take turns, unless overlap is allowed."""
+    schedule = state.get(Schedule, command.schedule_id)
+    if schedule is None:
+        return missing(command.schedule_id)
+    if command.until > now or command.since >= command.until:
+        message = f"{command.since} to {command.until} is no time of the past. Nothing was changed."
+        return deny(InvalidValue, message, hint="Give a time, and a later one up to now.", field="until")
+    try:
+        times = backfill_times(schedule, command.since, command.until)
+    except InvalidValue as problem:
+        return deny(InvalidValue, problem.message, hint=problem.hint or "", **problem.facts)
+    drafts = Drafts(state, command, now)
+    overlap = Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE
+    events: list[Event] = []
+    for fire_at in times[: command.limit]:
+        job_id = fire_id(schedule.schedule_id, fire_at, command.backfill_id)
+        if state.get(Job, job_id) is None:
+            job = replace(
+                _job(drafts, schedule, job_id),
+                fire_at=fire_at,
+                backfill_id=command.backfill_id,
+                overlap=overlap.value,
+            )
+            events.append(JobCreated(job=job, cmd=command.cmd, actor=command.actor))
+    rest = times[command.limit :]
+    return answer(Backfilled(count=len(events), next_since=rest[0] if rest else None), *events)
