@@ -7,10 +7,12 @@ import threading
 import pytest
 
 from holdfast import Holdfast
-from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioTask
+from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate
 from holdfast.app.jobs import Job
 from holdfast.app.queues import Dispatch, Queue
+from holdfast.app.schedules import Schedule
 from holdfast.app.tasks import Task
+from holdfast.app.templates import Template
 from holdfast.errors import JobCancelled, JobNotFound, RunNotFound, StoreClosed
 from holdfast.model.logs import LogLine
 from holdfast.points import listening
@@ -243,7 +245,15 @@ def _parameters(kind, name):
 
 @pytest.mark.parametrize(
     ("twin", "of"),
-    [(AioJob, Job), (AioTask, Task), (AioQueue, Queue), (AioDispatch, Dispatch), (AioHoldfast, Holdfast)],
+    [
+        (AioJob, Job),
+        (AioTask, Task),
+        (AioQueue, Queue),
+        (AioDispatch, Dispatch),
+        (AioSchedule, Schedule),
+        (AioTemplate, Template),
+        (AioHoldfast, Holdfast),
+    ],
 )
 def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
     calls = [name for name in vars(twin) if not name.startswith("_")]
@@ -256,9 +266,11 @@ def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
     ("twin", "of", "here_only"),
     [
         (AioJob, Job, {"app", "id", "created", "outcome", "aio"}),
-        (AioTask, Task, {"name", "spec", "options", "job", "aio"}),
+        (AioTask, Task, {"name", "spec", "options", "job", "aio", "chosen", "codec"}),
         (AioQueue, Queue, {"name", "aio"}),
         (AioDispatch, Dispatch, {"aio"}),
+        (AioSchedule, Schedule, {"aio"}),
+        (AioTemplate, Template, {"aio"}),
     ],
 )
 def test_everything_that_asks_the_store_can_be_awaited(twin, of, here_only):

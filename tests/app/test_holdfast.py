@@ -239,7 +239,7 @@ def test_a_waiting_job_is_cancelled_moved_updated_buried_and_retried(hf, send):
 def test_the_result_of_a_task_nobody_registered_cannot_be_typed(hf, send, tmp_path):
     job = send.enqueue("a")
     work(hf)
-    hf._codecs.clear()
+    hf.codecs.clear()
     with pytest.raises(UnknownTask):
         hf.job(job.id).result(timeout=0)
 

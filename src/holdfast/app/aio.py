@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from holdfast.app.artifacts import Artifact
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Awaited, ended_or_late
-from holdfast.app.options import Changes
+from holdfast.app.options import Changes, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
+from holdfast.app.schedules import Schedule, ScheduleOptions, Target
 from holdfast.app.tasks import Task
+from holdfast.app.templates import Template
 from holdfast.engine.lines import PAUSE_S, pages, source_of
 from holdfast.model.commands import NewJob
 from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.logs import LogLine
 from holdfast.model.records import Queue as Settings
+from holdfast.model.schedules import Schedule as ScheduleRecord
+from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.workers import Progress, WorkerInfo
 from holdfast.rules.explain import Reason
+from holdfast.rules.timetable import Preview
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -163,6 +169,86 @@ class AioQueue:
         await asyncio.to_thread(self._queue.normalize)
 
 
+class AioSchedule:
+    """A schedule, awaited."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    async def record(self) -> ScheduleRecord:
+        """Read it as it is now."""
+        return await asyncio.to_thread(self._schedule.record)
+
+    async def preview(self, n: int = 10, *, after: datetime | None = None) -> list[Preview]:
+        """Give its next fires."""
+        return await asyncio.to_thread(self._schedule.preview, n, after=after)
+
+    async def trigger(self, **params: Any) -> Job[Any]:
+        """Make a job now."""
+        return await asyncio.to_thread(lambda: self._schedule.trigger(**params))
+
+    async def backfill(self, start: datetime, end: datetime, *, id: str | None = None) -> int:  # noqa: A002 - the twin's own
+        """Make the jobs of times of the past."""
+        return await asyncio.to_thread(self._schedule.backfill, start, end, id=id)
+
+    async def count(self, start: datetime, end: datetime) -> int:
+        """Count the times that a backfill would deal with."""
+        return await asyncio.to_thread(self._schedule.count, start, end)
+
+    async def update(self, *, version: int | None = None, **options: Unpack[ScheduleOptions]) -> None:
+        """Change what is named."""
+        await asyncio.to_thread(lambda: self._schedule.update(version=version, **options))
+
+    async def pause(self, reason: str = "") -> None:
+        """Fire no more."""
+        await asyncio.to_thread(self._schedule.pause, reason)
+
+    async def resume(self) -> None:
+        """Fire again."""
+        await asyncio.to_thread(self._schedule.resume)
+
+    async def reset(self) -> None:
+        """Plan the next fire from now on."""
+        await asyncio.to_thread(self._schedule.reset)
+
+    async def delete(self) -> None:
+        """Remove it."""
+        await asyncio.to_thread(self._schedule.delete)
+
+
+class AioTemplate:
+    """A template, awaited."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    async def record(self) -> TemplateRecord:
+        """Read it as it is now."""
+        return await asyncio.to_thread(self._template.record)
+
+    async def enqueue(self, **params: Any) -> Job[Any]:
+        """Create a job."""
+        return await asyncio.to_thread(lambda: self._template.enqueue(**params))
+
+    async def update(
+        self,
+        *,
+        params: Mapping[str, Any] | None = None,
+        version: int | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> None:
+        """Give it other arguments, or other options."""
+        await asyncio.to_thread(lambda: self._template.update(params=params, version=version, **options))
+
+    async def archive(self) -> None:
+        """Make no more jobs from it."""
+        await asyncio.to_thread(self._template.archive)
+
+    async def delete(self) -> None:
+        """Remove it."""
+        await asyncio.to_thread(self._template.delete)
+
+
 class AioDispatch:
     """Leasing as a whole, awaited."""
 
@@ -208,6 +294,28 @@ class AioHoldfast:
     async def run(self, run_id: str) -> Run:
         """Give the run of that id."""
         return await asyncio.to_thread(self._app.run, run_id)
+
+    async def schedule(self, name: str, target: Target, **options: Unpack[ScheduleOptions]) -> Schedule:
+        """Make the schedule of that name, or give it this content."""
+        return await asyncio.to_thread(lambda: self._app.schedule(name, target, **options))
+
+    async def schedules(self) -> list[Schedule]:
+        """List the schedules."""
+        return await asyncio.to_thread(self._app.schedules)
+
+    async def template(
+        self,
+        name: str,
+        task: Task[..., Any] | str,
+        params: Mapping[str, Any] | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Template:
+        """Make the template of that name, or give it this content."""
+        return await asyncio.to_thread(lambda: self._app.template(name, task, params, **options))
+
+    async def templates(self) -> list[Template]:
+        """List the templates."""
+        return await asyncio.to_thread(self._app.templates)
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """List the workers of the last day."""

@@ -67,6 +67,22 @@ class SignatureCodec:
                 )
         return params
 
+    def pack_some(self, values: Mapping[str, Any]) -> msgspec.Raw:
+        """Give some of the arguments as JSON; the others come from elsewhere. Raises InvalidArguments, InvalidValue."""
+        plain: dict[str, Any] = {}
+        for name, value in values.items():
+            if name not in self._types:
+                known = ", ".join(self._types) or "none"
+                raise InvalidArguments(
+                    f"{self._name}: there is no parameter {name!r}. Nothing was stored.", hint=f"There are: {known}."
+                )
+            plain[name] = _plain(value, self._types[name], name)
+        return _content(pack(plain), "params")
+
+    def check(self, params: msgspec.Raw) -> None:
+        """Demand that the function can be called with these. Raises InvalidArguments."""
+        self._decode(params)
+
     def unpack(self, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Give the arguments for the function. Raises InvalidArguments if they no longer fit it."""
         call = self._decode(params)

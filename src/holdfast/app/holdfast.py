@@ -10,17 +10,20 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
+from holdfast.app import schedules, templates
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
 from holdfast.app.naming import demand_function, origin_of, task_name
 from holdfast.app.options import Chosen, TaskOptions
 from holdfast.app.queues import Dispatch, Queue
+from holdfast.app.schedules import Schedule, ScheduleOptions, Target, declared, report_undeclared, synchronise
 from holdfast.app.tasks import AsyncTask, ShellTask, Task
+from holdfast.app.templates import Template
 from holdfast.clock import Clock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
@@ -28,6 +31,9 @@ from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound, Unknown
 from holdfast.model.commands import Retention
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus, Run
+from holdfast.model.schedules import NewSchedule
+from holdfast.model.schedules import Schedule as ScheduleRecord
+from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.workers import WorkerInfo
 from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import JobQuery
@@ -91,7 +97,10 @@ class Holdfast:
         self.retention = retention or Retention()
         self.tasks = Registry()
         self._clock = clock
-        self._codecs: dict[str, SignatureCodec] = {}
+        #: How the payloads of tasks are typed, by name.
+        self.codecs: dict[str, SignatureCodec] = {}
+        #: The schedules that decorators declare, by name.
+        self._declared: dict[str, NewSchedule] = {}
         #: Queues that tasks name.
         self._queues: set[str] = set()
         self._lock = threading.RLock()
@@ -119,6 +128,8 @@ class Holdfast:
         isolation: Literal["shell"],
         name: str | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
+        schedule: str | None = None,
+        timezone: str = "UTC",
         **options: Unpack[TaskOptions],
     ) -> ShellTaskMaker: ...
 
@@ -130,6 +141,8 @@ class Holdfast:
         isolation: Literal["process"] | None = None,
         memory_limit: int | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
+        schedule: str | None = None,
+        timezone: str = "UTC",
         **options: Unpack[TaskOptions],
     ) -> TaskMaker: ...
 
@@ -142,12 +155,15 @@ class Holdfast:
         isolation: Literal["process", "shell"] | None = None,
         memory_limit: int | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
+        schedule: str | None = None,
+        timezone: str = "UTC",
         **options: Any,
     ) -> Any:
         """Register a function as a task. Its name is by default `module.function`.
 
         It runs on an event loop if it is a coroutine function, else in a thread; with `isolation="process"` in a
-        process of its own, and with `isolation="shell"` it returns the command to run.
+        process of its own, and with `isolation="shell"` it returns the command to run. With `schedule`, a cron
+        expression, it is also run by the clock of `timezone`, once the store is open.
         """
 
         def register(found: Callable[..., Any]) -> Task[..., Any]:
@@ -175,16 +191,19 @@ class Holdfast:
                     origin=origin_of(found),
                 )
             )
-            self._codecs[title] = codec
+            self.codecs[title] = codec
             self._queues.add(chosen.fields.get("queue", "default"))
             kind = ShellTask if isolation == "shell" else AsyncTask if awaited else Task
-            return kind(self, title, found, codec, chosen)
+            task: Task[..., Any] = kind(self, title, found, codec, chosen)
+            if schedule is not None:
+                self._declared[title] = declared(task, self.namespace, schedule, timezone)
+            return task
 
         return register if function is None else register(function)
 
     def codec_of(self, name: str) -> SignatureCodec:
         """Give how a task's payloads are typed. Raises UnknownTask."""
-        codec = self._codecs.get(name)
+        codec = self.codecs.get(name)
         if codec is None:
             raise UnknownTask(
                 f"no task is registered as {name!r} in this process.", hint="Import the module that defines it."
@@ -206,6 +225,7 @@ class Holdfast:
                 self._engine = Engine(open_store(self.url, clock=self._clock), clock=self._clock)
                 self._pid = os.getpid()
                 recover(self._engine)
+                synchronise(self._engine, list(self._declared.values()))
             return self._engine
 
     @property
@@ -301,8 +321,12 @@ class Holdfast:
         size = min(32, 4 * (os.cpu_count() or 1)) if concurrency is None else concurrency
         if not names or size < 1:
             raise InvalidValue("a worker needs at least one queue and a concurrency of at least 1.")
+        engine = self.engine
+        # Tasks may have been defined since the store was opened.
+        synchronise(engine, list(self._declared.values()))
+        report_undeclared(engine, self.namespace, list(self._declared.values()))
         return Worker(
-            self.engine,
+            engine,
             self.tasks,
             tuple(names),
             concurrency=size,
@@ -362,6 +386,43 @@ class Holdfast:
     def queue(self, name: str) -> Queue:
         """Give a handle on a queue. Raises InvalidValue for what is no name."""
         return Queue(self, name)
+
+    # --- schedules and templates --------------------------------------------------------------------------------------
+
+    def schedule(self, name: str, target: Target, **options: Unpack[ScheduleOptions]) -> Schedule:
+        """Make the schedule of that name, or give it this content. Whether it is paused stays.
+
+        >>> hf.schedule("nightly", report, cron="0 3 * * *", timezone="Europe/Berlin")  # doctest: +SKIP
+
+        Raises InvalidValue for what is no schedule or would never fire, InvalidArguments if the task does not take the
+        arguments; nothing was changed then.
+        """
+        return schedules.declare(self, name, target, options)
+
+    def schedules(self) -> list[Schedule]:
+        """List the schedules, by name."""
+        with self.engine.read() as view:
+            found = [record for record in view.all(ScheduleRecord) if record.namespace == self.namespace]
+        return [Schedule(self, record.schedule_id, record.name) for record in sorted(found, key=lambda one: one.name)]
+
+    def template(
+        self,
+        name: str,
+        task: Task[..., Any] | str,
+        params: Mapping[str, Any] | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Template:
+        """Make the template of that name, or give it this content.
+
+        >>> hf.template("welcome", send, {"subject": "Welcome"}, queue="mail").enqueue(to="a@x.org")  # doctest: +SKIP
+        """
+        return templates.declare(self, name, task, params or {}, options)
+
+    def templates(self) -> list[Template]:
+        """List the templates, by name; archived ones, too."""
+        with self.engine.read() as view:
+            found = [record for record in view.all(TemplateRecord) if record.namespace == self.namespace]
+        return [Template(self, record.template_id, record.name) for record in sorted(found, key=lambda one: one.name)]
 
     def workers(self) -> Sequence[WorkerInfo]:
         """List the workers of the last day, of every namespace; those that are gone have the state `lost`."""

@@ -53,6 +53,16 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     @property
+    def chosen(self) -> Chosen:
+        """The options its calls have."""
+        return self._chosen
+
+    @property
+    def codec(self) -> SignatureCodec:
+        """How its arguments and its result are typed."""
+        return self._codec
+
+    @property
     def spec(self) -> TaskSpec:
         """What a worker knows of it."""
         spec = self._app.tasks.get(self.name)

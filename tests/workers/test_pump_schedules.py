@@ -1,0 +1,59 @@
+"""A worker fires schedules: it wakes when one is due, and at start looks whether the rules of zones have changed."""
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from holdfast.rules import timetable
+
+
+def drive(w):
+    """Let the pump do all it has to do now."""
+    while w.pump.cycle():
+        pass
+
+
+@pytest.fixture
+def note(hf):
+    @hf.task(name="note")
+    def note() -> None: ...
+
+    return note
+
+
+def test_a_worker_sleeps_until_a_schedule_is_due_and_fires_it(hf, clock, note):
+    made = hf.schedule("s", note, every=60, overlap="allow", queue="elsewhere")
+    w = hf.worker(["default"], concurrency=1)
+    drive(w)
+    w.pump.look()
+    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 60)
+    assert w.pump._wake_at(1) <= w.pump._tick_at
+    clock.advance(59.9)
+    drive(w)
+    assert made.record().fires == 0
+    clock.advance(0.1)
+    drive(w)
+    assert made.record().fires == 1
+    w.pump.look()
+    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 60)
+    w.slots.close()
+
+
+def test_a_worker_without_schedules_wakes_for_none(hf, clock, note):
+    w = hf.worker(concurrency=1)
+    drive(w)
+    w.pump.look()
+    assert w.pump._tick_at == float("inf")
+    w.slots.close()
+
+
+def test_a_fire_by_old_rules_of_its_zone_is_corrected_when_a_worker_starts(hf, note, monkeypatch):
+    with monkeypatch.context() as once:
+        once.setattr(timetable, "parse_zone", lambda _name: ZoneInfo("Europe/London"))
+        made = hf.schedule("s", note, cron="0 9 * * *", timezone="Europe/Berlin")
+    assert made.record().next_fire_at == "2026-01-01T09:00:00.000000Z"
+    w = hf.worker(concurrency=1)
+    drive(w)
+    assert made.record().next_fire_at == "2026-01-01T08:00:00.000000Z"
+    assert made.record().version == 1
+    w.slots.close()
