@@ -13,7 +13,7 @@ from holdfast.cli.joblogs import logs
 from holdfast.cli.output import LIST_FORMS, Record, encoded, output_for, output_options
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import put, safe, say
-from holdfast.cli.values import Duration, Moment, Word, moment_or_none, payload_of, tags_of
+from holdfast.cli.values import Duration, Moment, Word, moment_or_none, new_id, new_ids, payload_of, tags_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.workerrows import progresses
 from holdfast.clock import SystemClock
@@ -26,7 +26,6 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Enqueued, Refusal
 from holdfast.model.payloads import NULL
-from holdfast.rules.draws import Draws
 from holdfast.rules.retry import last_of
 from holdfast.stores.protocol import JobQuery, Store, View
 
@@ -200,7 +199,7 @@ def add(*, task: str, params: str | None, tags: tuple[str, ...], dry_run: bool, 
     fields = {name: value for name, value in chosen.items() if value is not None}
     fields["not_before"] = moment_or_none(fields.get("not_before"))
     job = NewJob(
-        **{"job_id": _new_id(), **fields},
+        **{"job_id": JobId(new_id()), **fields},
         job_type=task,
         namespace=place.name,
         params=payload_of(params or "{}"),
@@ -222,17 +221,6 @@ def add(*, task: str, params: str | None, tags: tuple[str, ...], dry_run: bool, 
         say(f"holdfast: job {safe(submitted.job_id)} was there before; none was made")
     if dry_run:
         say("Nothing was changed: --dry-run.")
-
-
-def _new_id() -> JobId:
-    at = now()
-    return JobId(Draws(at, _chance()).new_id())
-
-
-def _chance() -> int:
-    import secrets  # noqa: PLC0415 - a slow import that only new ids need
-
-    return secrets.randbits(64)
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
@@ -294,8 +282,7 @@ def retry(*, ids: tuple[str, ...], params: str | None, priority: int | None, dry
     place, out = target(), output_for(output)
     other = NULL if params is None else payload_of(params)
     found = _found(place, ids)
-    at = now()
-    draws = Draws(at, _chance())
+    draws = new_ids()
     commands: list[tuple[str, Command]] = []
     for job in found:
         new_id = JobId(draws.new_id())

@@ -10,9 +10,11 @@ from typing import Any
 import click
 import msgspec
 
+from holdfast.clock import SystemClock
 from holdfast.errors import InvalidValue
 from holdfast.model.payloads import admit_object
-from holdfast.model.times import Timestamp, parse_timestamp
+from holdfast.model.times import Timestamp, parse_timestamp, stamp
+from holdfast.rules.draws import Draws
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -110,3 +112,15 @@ def payload_of(text: str) -> msgspec.Raw:
     """Check parameters that were typed; `-` reads them from stdin."""
     raw = sys.stdin.buffer.read() if text == "-" else text.encode(errors="surrogateescape")
     return admit_object(raw)
+
+
+def new_ids() -> Draws:
+    """Give a source of new ids, each behind the one before."""
+    import secrets  # noqa: PLC0415 - a slow import that only new ids need
+
+    return Draws(stamp(SystemClock().now()), secrets.randbits(64))
+
+
+def new_id() -> str:
+    """Make a new time-ordered id."""
+    return new_ids().new_id()
