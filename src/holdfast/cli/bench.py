@@ -57,6 +57,24 @@ def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001
 
 @bench.command()
 @_dir
+@click.option(
+    "--schedules",
+    "count",
+    type=click.IntRange(min=2000),
+    default=100_000,
+    show_default=True,
+    help="Schedules there are.",
+)
+def schedules(directory: str | None, count: int) -> None:
+    """Measure what a tick costs with many schedules, beside a hundredth of them: as much as is due, no more."""
+    from holdfast.testing.bench.schedules import run  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        _print("schedules", run(Path(place), count=count))
+
+
+@bench.command()
+@_dir
 @click.option("--jobs", "count", type=click.IntRange(min=50), default=10_000, show_default=True, help="Jobs in a turn.")
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
 @click.option("--idle", type=float, default=10.0, show_default=True, help="Seconds to watch idle workers.")
