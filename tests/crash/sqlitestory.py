@@ -38,7 +38,7 @@ from holdfast.model.commands import (
 from holdfast.model.events import JobChanges
 from holdfast.model.jobs import KeyHold, RetryMode
 from holdfast.model.outcomes import Grant, Leased, Outcome, Refusal
-from holdfast.model.records import Record
+from holdfast.model.records import TABLES, Record
 from holdfast.model.times import later, stamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.memory import MemoryStore
@@ -167,7 +167,7 @@ class Client:
                 self.engine.store.snapshot()
             elif step.does == "look":
                 with self.engine.read() as view:
-                    assert len(list(tables_of(view).values())) == 6
+                    assert list(tables_of(view)) == list(TABLES)
             elif step.commands:
                 outcomes = self.engine.submit_many(step.commands)
                 refused = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
