@@ -18,8 +18,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## kill a worker in the middle of its jobs, and count what is left
 	@$(BIN)/holdfast demo
 
-test: $(STAMP) ## run the whole suite
-	$(BIN)/python -m pytest
+test: $(STAMP) ## run the whole suite, a process for each core
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(STAMP) ## lint, types and layers
 	$(BIN)/ruff check .
