@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.cli.output import Record
-from holdfast.cli.tables import Column, ago, lines
+from holdfast.cli.tables import Column, age, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import DELAYED, HELD, READY, STUCK
 from holdfast.model.schedules import Schedule
@@ -60,7 +60,7 @@ def _state(schedule: Schedule, now: Timestamp, screen: Screen) -> str:
     if schedule.next_trigger_at is None:
         return f"{screen.glyph(READY)} no fire left"
     left = seconds_between(now, schedule.next_trigger_at)
-    said = f"next in {ago(left)}" if left > 0 else f"due since {ago(-left)}"
+    said = f"next in {age(left)}" if left > 0 else f"due for {age(-left)}"
     return f"{screen.glyph(DELAYED)} {said}"
 
 

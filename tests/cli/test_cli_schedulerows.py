@@ -1,0 +1,24 @@
+"""What a list says of a schedule's next fire."""
+
+import msgspec
+import pytest
+
+from holdfast.cli import schedulerows
+from holdfast.cli.terminal import Screen
+from holdfast.model.schedules import Schedule
+from holdfast.model.times import Timestamp, later
+
+PIPE = Screen(
+    is_terminal=False, can_redraw=False, colour=False, true_colour=False, light=False, unicode=True, width=200
+)
+NOW = Timestamp("2026-01-01T00:00:00.000000Z")
+
+
+@pytest.mark.parametrize(("left_s", "said"), [(90, "next in 1m"), (0.5, "next in 0s"), (-7200, "due for 2h")])
+def test_a_next_fire_lies_ahead_or_is_due(left_s, said):
+    fire = later(NOW, left_s)
+    made = Schedule(schedule_id="s", name="n", created_at=NOW, job_type="t", cron_expression="@daily")
+    table = schedulerows.schedule_table(
+        [msgspec.structs.replace(made, next_fire_at=fire, next_trigger_at=fire)], {}, NOW, PIPE
+    )
+    assert said in table[-1]
