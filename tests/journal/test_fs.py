@@ -323,13 +323,13 @@ def harsh_umask():
 
 @pytest.mark.usefixtures("harsh_umask")
 def test_files_are_0600_and_directories_0700_whatever_the_umask(tmp_path):
-    fs = OsFS(tmp_path / "new" / "root", create=True)
+    fs = OsFS(tmp_path / "new" / "store", create=True)
     fs.mkdir("d")
     put(fs, "d/x", b"1")
     fs.lock("LOCK", b"").release()
-    for path in ("new", "new/root", "new/root/d"):
+    for path in ("new", "new/store", "new/store/d"):
         assert (tmp_path / path).stat().st_mode & 0o7777 == 0o700
-    for path in ("new/root/d/x", "new/root/LOCK"):
+    for path in ("new/store/d/x", "new/store/LOCK"):
         assert (tmp_path / path).stat().st_mode & 0o7777 == 0o600
 
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app.schedules import backfill as backfill_all
 from holdfast.cli import schedulerows
 from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option, yes_option
-from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.output import LIST_FORMS, Output, Record, output_for, output_options
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import safe, say
 from holdfast.cli.values import Duration, OrNone, Word, new_id, payload_of
@@ -126,6 +126,12 @@ def send(command: Command, done: str, *, dry_run: bool = False, create: bool = F
         raise outcome.error()
     say("Nothing was changed: --dry-run." if dry_run else done)
     return outcome
+
+
+def tell_made(out: Output, job_id: JobId, *, dry_run: bool) -> None:
+    """Print the job that was made, or with `dry_run` would have been."""
+    record: Record = {"job_id": job_id, "created": not dry_run, **({"dry_run": True} if dry_run else {})}
+    out.record(record, lambda: [job_id])
 
 
 def _template_names(view: View) -> dict[str, str]:
@@ -299,8 +305,7 @@ def trigger(*, name: str, params: str | None, dry_run: bool, output: str) -> Non
     laid = NULL if params is None else payload_of(params)
     command = Trigger(schedule_id=found.schedule_id, job_id=job_id, params=laid, actor=actor())
     send(command, f"schedule {safe(name)} was triggered", dry_run=dry_run)
-    record: Record = {"job_id": job_id, "created": not dry_run, **({"dry_run": True} if dry_run else {})}
-    out.record(record, lambda: [job_id])
+    tell_made(out, job_id, dry_run=dry_run)
 
 
 @schedules.command()

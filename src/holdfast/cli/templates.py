@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.cli import schedulerows
 from holdfast.cli.changing import actor, confirm, dry_run_option, yes_option
-from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
-from holdfast.cli.schedules import find_template, send
+from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.schedules import find_template, send, tell_made
 from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import Duration, Word, new_id, payload_of, tags_of
@@ -177,8 +177,7 @@ def enqueue(*, name: str, params: str | None, dry_run: bool, output: str) -> Non
     laid = NULL if params is None else payload_of(params)
     command = UseTemplate(template_id=found.template_id, job_id=job_id, params=laid, actor=actor())
     send(command, f"template {safe(name)} was used", dry_run=dry_run)
-    record: Record = {"job_id": job_id, "created": not dry_run, **({"dry_run": True} if dry_run else {})}
-    out.record(record, lambda: [job_id])
+    tell_made(out, job_id, dry_run=dry_run)
 
 
 @templates.command()

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from holdfast.clock import Clock
-from holdfast.errors import BlobMissing, StoreDamaged, StoreReadOnly
+from holdfast.errors import BlobMissing, StoreDamaged, StoreError, StoreReadOnly
 from holdfast.journal.failures import telling
 from holdfast.journal.fs import FS, atomic_write, parent
 from holdfast.journal.scan import reading, size_of
@@ -103,7 +103,7 @@ class FileBlobs:
         try:
             with telling(self._root, f"reading the blob {digest}"):
                 content = self._read(path)
-        except Exception as error:
+        except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise BlobMissing(f"{self._root}/{path}: the blob is not there.", digest=digest) from error
             raise
