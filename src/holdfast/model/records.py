@@ -10,12 +10,15 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, KeyHold, Run
 from holdfast.model.payloads import NULL
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Delivery, Webhook
 
 
 class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -69,7 +72,20 @@ class Authority(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     dispatch_reason: str | None = None
 
 
-Record = Job | Run | Queue | HeldKey | DoneCommand | Authority | Template | Schedule
+Record = (
+    Job
+    | Run
+    | Queue
+    | HeldKey
+    | DoneCommand
+    | Authority
+    | Template
+    | Schedule
+    | Reservation
+    | Group
+    | Webhook
+    | Delivery
+)
 #: Tables with two-part keys (namespace, name) join them with U+0000, which neither part may contain.
 Key = str
 
@@ -101,6 +117,14 @@ def key_of(record: Record) -> Key:
             return record.template_id
         case Schedule():
             return record.schedule_id
+        case Reservation():
+            return record.reservation_id
+        case Group():
+            return record.group_id
+        case Webhook():
+            return record.webhook_id
+        case Delivery():
+            return record.delivery_id
 
 
 #: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs, templates before
@@ -114,4 +138,8 @@ TABLES: dict[str, type[Record]] = {
     "meta": Authority,
     "job_templates": Template,
     "schedules": Schedule,
+    "direct_reservations": Reservation,
+    "job_groups": Group,
+    "webhooks": Webhook,
+    "webhook_deliveries": Delivery,
 }

@@ -1,6 +1,6 @@
 """The order of dispatch: rank, position, created_at, id. Stored fields only, so the same state gives the same order.
 
-And the order of a job's runs.
+And the orders of a job's runs and of a group's members.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ def place(job: Job) -> PlaceKey:
 def run_place(run: Run) -> tuple[int, Timestamp, str]:
     """Give the sort key of a run within its job; one that was skipped has no number and comes last."""
     return (run.run_no or 1 << 62, run.started_at, run.run_id)
+
+
+def member_place(job: Job) -> tuple[int, Timestamp, str]:
+    """Give the sort key of a member within its group; those of a chain have the number of the first."""
+    return (job.sequence_number or 0, job.created_at, job.job_id)
 
 
 def rank_of(priority: int, queued_at: Timestamp, queue: Queue | None) -> int:

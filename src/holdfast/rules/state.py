@@ -11,11 +11,13 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from holdfast.model.ids import JobId, Token
-from holdfast.model.jobs import Job, Run
+from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import Key, Record
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Webhook
 
 R = TypeVar("R", bound=Record)
 #: Records that have a name beside their id, unique within a namespace.
@@ -41,6 +43,16 @@ class Lane(StrEnum):
     KEY = "key"
     #: Enabled schedules by their next trigger.
     SCHEDULE = "schedule"
+    #: ACTIVE reservations by their expiry.
+    RESERVATION = "reservation"
+    #: Ended reservations by their end.
+    RESERVED = "reserved"
+    #: Ended groups by their end.
+    GROUP = "group"
+    #: PENDING deliveries by their next try, or by the end of the claim of who is sending them.
+    DELIVERY = "delivery"
+    #: Ended deliveries by their end.
+    DELIVERED = "delivered"
 
 
 class State(Protocol):
@@ -103,6 +115,25 @@ class State(Protocol):
 
     def active_of(self, schedule_id: str) -> JobId | None:
         """Give the job of a schedule that is QUEUED or RUNNING and has the lowest id, or None."""
+        ...
+
+    def reservation(self, namespace: str, queue: str) -> Reservation | None:
+        """Give the ACTIVE reservation of a queue, expired or not, or None."""
+        ...
+
+    def direct(self, namespace: str, queue: str) -> JobId | None:
+        """Give the RUNNING direct job of a queue, or None."""
+        ...
+
+    def members(self, group_id: str, status: JobStatus | None = None) -> Sequence[Job]:
+        """Give the members of a group by sequence number, then creation, then id; of one status, or all.
+
+        The jobs of a member's chain all carry its number. The callback job is no member.
+        """
+        ...
+
+    def webhooks(self, namespace: str) -> Sequence[Webhook]:
+        """Give the enabled webhooks of a namespace, by id. Cheap where there are none: every ended run asks."""
         ...
 
     def by_name(self, kind: type[N], namespace: str, name: str) -> N | None:

@@ -12,17 +12,21 @@ from heapq import merge, nsmallest
 from itertools import islice
 from typing import Any, TypeVar, cast
 
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Queue, Record, key_of
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
 from holdfast.stores.beside.naming import named_by
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import JobQuery, QueueCount
+from holdfast.stores.sidelines import Sidelines
 from holdfast.stores.starts import Starts
 
 R = TypeVar("R", bound=Record)
@@ -65,6 +69,7 @@ class Tables:
         #: Template → the schedules that use it.
         self._users: dict[str, set[str]] = {}
         self._starts = Starts()
+        self._side = Sidelines(self._due)
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
         self._runs: dict[JobId, tuple[Run, ...]] = {}
         self._followers: dict[JobId, tuple[JobId, ...]] = {}
@@ -77,6 +82,10 @@ class Tables:
             HeldKey: self._reindex_key,
             Template: self._reindex_name,
             Schedule: self._reindex_schedule,
+            Reservation: self._side.reindex_reservation,
+            Group: self._side.reindex_group,
+            Webhook: self._side.reindex_webhook,
+            Delivery: self._side.reindex_delivery,
         }
         #: Which blobs the records name; counted from the first question on, so that who has none pays nothing.
         self._named: Counter[str] | None = None
@@ -134,6 +143,7 @@ class Tables:
                 listed = created[job.namespace] = []
             listed.append((job.created_at, job.job_id))
             self._count(job, 1)
+            self._side.reindex_job(None, job)
             if job.retry_of is not None:
                 self._link(job)
         for (held_back, queue_key), keys in places.items():
@@ -144,6 +154,7 @@ class Tables:
             self._created[namespace] = OrderedSet(created_keys)
 
     def _reindex_job(self, before: Job | None, after: Job | None) -> None:
+        self._side.reindex_job(before, after)
         if before is not None:
             self._take_out(before)
         if after is not None:
@@ -363,6 +374,22 @@ class Tables:
         active = self._active_of.get(schedule_id)
         return None if active is None else JobId(next(iter(active))[0])
 
+    def reservation(self, namespace: str, queue: str) -> Reservation | None:
+        """Give the ACTIVE reservation of a queue, expired or not, or None."""
+        return self._side.reservation(namespace, queue)
+
+    def direct(self, namespace: str, queue: str) -> JobId | None:
+        """Give the RUNNING direct job of a queue, or None."""
+        return self._side.direct(namespace, queue)
+
+    def members(self, group_id: str, status: JobStatus | None = None) -> Sequence[Job]:
+        """Give the members of a group in order; of one status, or all."""
+        return self._side.members(group_id, status)
+
+    def webhooks(self, namespace: str) -> Sequence[Webhook]:
+        """Give the enabled webhooks of a namespace, by id."""
+        return self._side.webhooks(namespace)
+
     def by_name(self, kind: type[Named], namespace: str, name: str) -> Named | None:
         """Give the template or schedule of that name, or None."""
         key = self._names[kind].get((namespace, name))
@@ -507,6 +534,11 @@ _KIND_OF: dict[Lane, type[Record]] = {
     Lane.COMMAND: DoneCommand,
     Lane.KEY: HeldKey,
     Lane.SCHEDULE: Schedule,
+    Lane.RESERVATION: Reservation,
+    Lane.RESERVED: Reservation,
+    Lane.GROUP: Group,
+    Lane.DELIVERY: Delivery,
+    Lane.DELIVERED: Delivery,
 }
 
 

@@ -1,6 +1,6 @@
 -- Every statement the `sqlite:` store runs on its tables. A block opens with its name and one sentence.
 -- `{jobs}`, `{job_runs}` … stand for the columns of a table in the order of the record's fields, `{jobs?}` for as many
--- parameters. Values are always bound.
+-- parameters, `{webhooks=}` for their replacement in an upsert. Values are always bound.
 
 -- name: job
 -- One job by its id.
@@ -347,7 +347,7 @@ WHERE job_id = ?;
 -- name: edit_job
 -- What a person may change of a queued job, and all that else may change.
 UPDATE jobs SET
-  params = ?, queue = ?, priority = ?, rank = ?, expires_at = ?, timeout_s = ?, lease_s = ?, max_attempts = ?,
+  params = ?, queue = ?, group_id = ?, sequence_number = ?, priority = ?, rank = ?, expires_at = ?, timeout_s = ?, lease_s = ?, max_attempts = ?,
   max_expiries = ?, backoff = ?, limit_key = ?, key_limit = ?, tags = ?,
   status = ?, position = ?, not_before = ?, attempts = ?, expiries = ?, snoozes = ?, executions = ?, deliveries = ?,
   worker_id = ?, token = ?, lease_expires_at = ?, deadline_at = ?, session_id = ?, grant_cmd = ?,
@@ -611,3 +611,148 @@ UPDATE workers SET wish = ? WHERE worker_id = ?;
 -- name: wish
 -- The wish left for a worker.
 SELECT wish FROM workers WHERE worker_id = ?;
+
+-- name: reservation
+-- One reservation by its id.
+SELECT {direct_reservations} FROM direct_reservations WHERE reservation_id = ?;
+
+-- name: all_reservations
+-- Every reservation, by id.
+SELECT {direct_reservations} FROM direct_reservations ORDER BY reservation_id;
+
+-- name: save_reservation
+-- A new or changed reservation.
+INSERT INTO direct_reservations ({direct_reservations}, sum) VALUES ({direct_reservations?}, ?)
+ON CONFLICT (reservation_id) DO UPDATE SET {direct_reservations=}, sum = excluded.sum;
+
+-- name: delete_reservation
+-- Forget a reservation.
+DELETE FROM direct_reservations WHERE reservation_id = ?;
+
+-- name: summed_reservations
+-- Every reservation with its sum.
+SELECT {direct_reservations}, sum FROM direct_reservations;
+
+-- name: active_reservation
+-- The active reservation of one queue.
+SELECT {direct_reservations} FROM direct_reservations WHERE status = 'ACTIVE' AND namespace = ? AND queue = ?;
+
+-- name: due_reservations
+-- Active reservations that expire by a time, earliest first.
+SELECT {direct_reservations} FROM direct_reservations
+WHERE status = 'ACTIVE' AND expires_at <= ? ORDER BY expires_at, reservation_id;
+
+-- name: next_reservation
+-- When the first active reservation expires.
+SELECT min(expires_at) FROM direct_reservations WHERE status = 'ACTIVE';
+
+-- name: ended_reservations
+-- Reservations that ended by a time, earliest first.
+SELECT {direct_reservations} FROM direct_reservations WHERE ended_at <= ? ORDER BY ended_at, reservation_id;
+
+-- name: next_ended_reservation
+-- When the first reservation ended.
+SELECT min(ended_at) FROM direct_reservations WHERE ended_at IS NOT NULL;
+
+-- name: direct
+-- The running direct job of one queue.
+SELECT job_id FROM jobs INDEXED BY ix_jobs_direct
+WHERE status = 'RUNNING' AND direct = 1 AND namespace = ? AND queue = ?;
+
+-- name: group
+-- One group by its id.
+SELECT {job_groups} FROM job_groups WHERE group_id = ?;
+
+-- name: all_groups
+-- Every group, by id.
+SELECT {job_groups} FROM job_groups ORDER BY group_id;
+
+-- name: save_group
+-- A new or changed group.
+INSERT INTO job_groups ({job_groups}, sum) VALUES ({job_groups?}, ?)
+ON CONFLICT (group_id) DO UPDATE SET {job_groups=}, sum = excluded.sum;
+
+-- name: delete_group
+-- Forget a group.
+DELETE FROM job_groups WHERE group_id = ?;
+
+-- name: summed_groups
+-- Every group with its sum.
+SELECT {job_groups}, sum FROM job_groups;
+
+-- name: ended_groups
+-- Groups that ended by a time, earliest first.
+SELECT {job_groups} FROM job_groups WHERE finished_at <= ? ORDER BY finished_at, group_id;
+
+-- name: next_ended_group
+-- When the first group ended.
+SELECT min(finished_at) FROM job_groups WHERE finished_at IS NOT NULL;
+
+-- name: members
+-- The members of one group, in order.
+SELECT {jobs} FROM jobs WHERE group_id = ? AND sequence_number IS NOT NULL
+ORDER BY sequence_number, created_at, job_id;
+
+-- name: webhook
+-- One webhook by its id.
+SELECT {webhooks} FROM webhooks WHERE webhook_id = ?;
+
+-- name: all_webhooks
+-- Every webhook, by id.
+SELECT {webhooks} FROM webhooks ORDER BY webhook_id;
+
+-- name: save_webhook
+-- A new or changed webhook.
+INSERT INTO webhooks ({webhooks}, sum) VALUES ({webhooks?}, ?)
+ON CONFLICT (webhook_id) DO UPDATE SET {webhooks=}, sum = excluded.sum;
+
+-- name: delete_webhook
+-- Forget a webhook.
+DELETE FROM webhooks WHERE webhook_id = ?;
+
+-- name: summed_webhooks
+-- Every webhook with its sum.
+SELECT {webhooks}, sum FROM webhooks;
+
+-- name: enabled_webhooks
+-- The enabled webhooks of one namespace, by id. There are few.
+SELECT {webhooks} FROM webhooks WHERE namespace = ? AND enabled = 1 ORDER BY webhook_id;
+
+-- name: delivery
+-- One delivery by its id.
+SELECT {webhook_deliveries} FROM webhook_deliveries WHERE delivery_id = ?;
+
+-- name: all_deliveries
+-- Every delivery, by id.
+SELECT {webhook_deliveries} FROM webhook_deliveries ORDER BY delivery_id;
+
+-- name: save_delivery
+-- A new or changed delivery.
+INSERT INTO webhook_deliveries ({webhook_deliveries}, sum) VALUES ({webhook_deliveries?}, ?)
+ON CONFLICT (delivery_id) DO UPDATE SET {webhook_deliveries=}, sum = excluded.sum;
+
+-- name: delete_delivery
+-- Forget a delivery.
+DELETE FROM webhook_deliveries WHERE delivery_id = ?;
+
+-- name: summed_deliveries
+-- Every delivery with its sum.
+SELECT {webhook_deliveries}, sum FROM webhook_deliveries;
+
+-- name: due_deliveries
+-- Pending deliveries that are to be tried by a time, earliest first.
+SELECT {webhook_deliveries} FROM webhook_deliveries
+WHERE status = 'PENDING' AND coalesce(claimed_until, next_attempt_at) <= ?
+ORDER BY coalesce(claimed_until, next_attempt_at), delivery_id;
+
+-- name: next_delivery
+-- When the first pending delivery is to be tried.
+SELECT min(coalesce(claimed_until, next_attempt_at)) FROM webhook_deliveries WHERE status = 'PENDING';
+
+-- name: ended_deliveries
+-- Deliveries that ended by a time, earliest first.
+SELECT {webhook_deliveries} FROM webhook_deliveries WHERE finished_at <= ? ORDER BY finished_at, delivery_id;
+
+-- name: next_ended_delivery
+-- When the first delivery ended.
+SELECT min(finished_at) FROM webhook_deliveries WHERE finished_at IS NOT NULL;

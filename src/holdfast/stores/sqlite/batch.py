@@ -26,8 +26,9 @@ from holdfast.points import reach
 from holdfast.rules.changes import Stamp
 from holdfast.rules.fold import fold
 from holdfast.rules.order import place, run_place
+from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.lookups import Lookups
-from holdfast.stores.sqlite.rows import BY_KIND, JOBS, RUNS, Meta, Row, Table, chained
+from holdfast.stores.sqlite.rows import JOBS, RUNS, Meta, Row, Table, chained
 from holdfast.stores.sqlite.statements import SQL
 
 R = TypeVar("R", bound=Record)

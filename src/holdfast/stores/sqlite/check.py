@@ -30,6 +30,10 @@ _SUMMED = {
     "command": SQL["summed_commands"],
     "template": SQL["summed_templates"],
     "schedule": SQL["summed_schedules"],
+    "reservation": SQL["summed_reservations"],
+    "group": SQL["summed_groups"],
+    "webhook": SQL["summed_webhooks"],
+    "delivery": SQL["summed_deliveries"],
     "meta": SQL["summed_meta"],
 }
 

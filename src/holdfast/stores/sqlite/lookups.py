@@ -17,13 +17,17 @@ from holdfast.errors import InvalidValue
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import Authority, Key, Record
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Webhook
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Entry, JobQuery, QueueCount
-from holdfast.stores.sqlite.rows import BY_KIND, COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
+from holdfast.stores.sqlite.kinds import BY_KIND
+from holdfast.stores.sqlite.plainrows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
+from holdfast.stores.sqlite.rows import COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
 from holdfast.stores.sqlite.statements import SQL
 
 R = TypeVar("R", bound=Record)
@@ -42,6 +46,11 @@ _DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.COMMAND: (COMMANDS, SQL["due_commands"], SQL["next_command"]),
     Lane.KEY: (HELD_KEYS, SQL["due_keys"], SQL["next_key"]),
     Lane.SCHEDULE: (SCHEDULES, SQL["due_schedules"], SQL["next_schedule"]),
+    Lane.RESERVATION: (RESERVATIONS, SQL["due_reservations"], SQL["next_reservation"]),
+    Lane.RESERVED: (RESERVATIONS, SQL["ended_reservations"], SQL["next_ended_reservation"]),
+    Lane.GROUP: (GROUPS, SQL["ended_groups"], SQL["next_ended_group"]),
+    Lane.DELIVERY: (DELIVERIES, SQL["due_deliveries"], SQL["next_delivery"]),
+    Lane.DELIVERED: (DELIVERIES, SQL["ended_deliveries"], SQL["next_ended_delivery"]),
 }
 
 
@@ -165,6 +174,25 @@ class Lookups:
         """Give the QUEUED or RUNNING job of a schedule with the lowest id, or None."""
         self._settle()
         return cast("JobId | None", self._db.execute(SQL["active_of"], (schedule_id,)).fetchone()[0])
+
+    def reservation(self, namespace: str, queue: str) -> Reservation | None:
+        """Give the ACTIVE reservation of a queue, expired or not, or None."""
+        return next(self._walk(RESERVATIONS, SQL["active_reservation"], (namespace, queue)), None)
+
+    def direct(self, namespace: str, queue: str) -> JobId | None:
+        """Give the RUNNING direct job of a queue, or None."""
+        self._settle()
+        row = self._db.execute(SQL["direct"], (namespace, queue)).fetchone()
+        return None if row is None else cast("JobId", row[0])
+
+    def members(self, group_id: str, status: JobStatus | None = None) -> Sequence[Job]:
+        """Give the members of a group in order; of one status, or all."""
+        jobs: Iterator[Job] = self._walk(JOBS, SQL["members"], (group_id,))
+        return [job for job in jobs if status in (None, job.status)]
+
+    def webhooks(self, namespace: str) -> Sequence[Webhook]:
+        """Give the enabled webhooks of a namespace, by id."""
+        return list(self._walk(WEBHOOKS, SQL["enabled_webhooks"], (namespace,)))
 
     def by_name(self, kind: type[N], namespace: str, name: str) -> N | None:
         """Give the template or schedule of that name, or None."""

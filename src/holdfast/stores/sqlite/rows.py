@@ -437,7 +437,3 @@ SCHEDULES = Table(
     ),
     SQL["delete_schedule"],
 )
-#: In the order they are written: a run refers to its job, a schedule to its template. They are removed the other way.
-BY_KIND: dict[type, Table] = {
-    table.kind: table for table in (JOBS, RUNS, QUEUES, HELD_KEYS, COMMANDS, TEMPLATES, SCHEDULES)
-}

@@ -33,7 +33,7 @@ from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
 #: Marks a database as ours ("Hold").
 APPLICATION_ID = 0x486F_6C64
-VERSION = 3
+VERSION = 4
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -53,8 +53,14 @@ def _to_3(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def _to_4(db: sqlite3.Connection) -> None:
+    """Make room for reservations, groups, webhooks and deliveries."""
+    for statement in split(read_sql("sqlite-v4.sql")):
+        db.execute(statement)
+
+
 #: Version → the step that leads from it to the next.
-MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3}
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4}
 
 
 def make_if_missing(path: str) -> None:

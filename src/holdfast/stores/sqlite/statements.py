@@ -39,8 +39,12 @@ def blocks(text: str) -> dict[str, str]:
     found = {name: body.strip().rstrip(";") for name, body in _BLOCK.findall(text)}
     for table, columns in COLUMNS.items():
         names, places = ", ".join(columns), ", ".join("?" * len(columns))
+        replaced = ", ".join(f"{column} = excluded.{column}" for column in columns)
         found = {
-            name: body.replace(f"{{{table}}}", names).replace(f"{{{table}?}}", places) for name, body in found.items()
+            name: body.replace(f"{{{table}}}", names)
+            .replace(f"{{{table}?}}", places)
+            .replace(f"{{{table}=}}", replaced)
+            for name, body in found.items()
         }
     return found
 

@@ -1,0 +1,95 @@
+-- Schema version 4 of a `sqlite:` store: reservations, groups, webhooks. A new file takes the same steps as an old one.
+
+CREATE TABLE direct_reservations (
+  row INTEGER PRIMARY KEY,
+  reservation_id TEXT NOT NULL UNIQUE,
+  queue TEXT NOT NULL,
+  reserved_by TEXT NOT NULL,
+  reserved_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  session_id TEXT,
+  status TEXT NOT NULL CHECK (status IN ('ACTIVE', 'RELEASED', 'EXPIRED')),
+  ended_at TEXT,
+  sum INTEGER NOT NULL,
+  CHECK ((status = 'ACTIVE') = (ended_at IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX ux_reservations_active ON direct_reservations(namespace, queue) WHERE status = 'ACTIVE';
+CREATE INDEX ix_reservations_due ON direct_reservations(expires_at, reservation_id) WHERE status = 'ACTIVE';
+CREATE INDEX ix_reservations_ended ON direct_reservations(ended_at, reservation_id) WHERE ended_at IS NOT NULL;
+CREATE INDEX ix_jobs_direct ON jobs(namespace, queue) WHERE status = 'RUNNING' AND direct = 1;
+
+CREATE TABLE job_groups (
+  row INTEGER PRIMARY KEY,
+  group_id TEXT NOT NULL UNIQUE,
+  created_at TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  name TEXT,
+  mode TEXT NOT NULL CHECK (mode IN ('sequential', 'concurrent')),
+  on_failure TEXT NOT NULL CHECK (on_failure IN ('stop', 'continue', 'skip')),
+  callback TEXT NOT NULL,
+  status TEXT NOT NULL
+    CHECK (status IN ('CREATED', 'QUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'PARTIAL')),
+  -- How many members there are, and how many of them are in which state; see `store check`.
+  members INTEGER NOT NULL,
+  queued INTEGER NOT NULL,
+  running INTEGER NOT NULL,
+  completed INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  cancelled INTEGER NOT NULL,
+  started_at TEXT,
+  finished_at TEXT,
+  sum INTEGER NOT NULL,
+  CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'PARTIAL')) = (finished_at IS NOT NULL))
+) STRICT;
+
+CREATE INDEX ix_groups_ended ON job_groups(finished_at, group_id) WHERE finished_at IS NOT NULL;
+CREATE INDEX ix_groups_list ON job_groups(namespace, created_at, group_id);
+
+-- What a foreign key of `jobs` would say; a table cannot be given one later.
+CREATE TRIGGER jobs_group_is_there BEFORE INSERT ON jobs
+  WHEN NEW.group_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_groups WHERE group_id = NEW.group_id)
+BEGIN
+  SELECT RAISE(ABORT, 'a job belongs to a group that is not there');
+END;
+
+CREATE TABLE webhooks (
+  row INTEGER PRIMARY KEY,
+  webhook_id TEXT NOT NULL UNIQUE,
+  url TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  events TEXT NOT NULL,
+  queues TEXT,
+  secrets TEXT NOT NULL,
+  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  sum INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE webhook_deliveries (
+  row INTEGER PRIMARY KEY,
+  delivery_id TEXT NOT NULL UNIQUE,
+  webhook_id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  job_id TEXT NOT NULL,
+  event TEXT NOT NULL,
+  body TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  next_attempt_at TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('PENDING', 'DELIVERED', 'FAILED')),
+  attempts INTEGER NOT NULL,
+  claimed_until TEXT,
+  last_status INTEGER,
+  last_error TEXT,
+  finished_at TEXT,
+  sum INTEGER NOT NULL,
+  CHECK ((status = 'PENDING') = (finished_at IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX ux_deliveries ON webhook_deliveries(webhook_id, run_id, event);
+-- By the next try, or by the end of the claim of who is sending it.
+CREATE INDEX ix_deliveries_due ON webhook_deliveries(coalesce(claimed_until, next_attempt_at), delivery_id)
+  WHERE status = 'PENDING';
+CREATE INDEX ix_deliveries_ended ON webhook_deliveries(finished_at, delivery_id) WHERE finished_at IS NOT NULL;
