@@ -1,78 +1,45 @@
-"""The `Holdfast` object: tasks by decorator, jobs by handle, a worker in this process.
+"""The `Holdfast` object: what people hold in their hands. Each noun it gives a handle on has a module of its own.
 
-Making one touches no disk: the store is opened by the first call that needs it, in the process that makes the call. A
-forked child opens its own.
+Making one touches no disk: the store is opened by the first call that needs it (`openings`). Tasks are made by its
+decorator (`registering`).
 """
 
 from __future__ import annotations
 
-import inspect
 import os
-import threading
-import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from holdfast.app import schedules, templates
-from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
-from holdfast.app.naming import demand_function, origin_of, task_name
-from holdfast.app.options import Chosen, TaskOptions
+from holdfast.app.options import TaskOptions
 from holdfast.app.queues import Dispatch, Queue
-from holdfast.app.schedules import Schedule, ScheduleOptions, Target, declared, report_undeclared, synchronise
-from holdfast.app.tasks import AsyncTask, ShellTask, Task
+from holdfast.app.registering import HasTasks
+from holdfast.app.schedules import Schedule, ScheduleOptions, Target, report_undeclared, synchronise
+from holdfast.app.tasks import Task
 from holdfast.app.templates import Template
 from holdfast.clock import Clock
-from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import recover
-from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound, UnknownTask
+from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound
 from holdfast.model.commands import Retention
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus, Run
-from holdfast.model.schedules import NewSchedule
 from holdfast.model.schedules import Schedule as ScheduleRecord
 from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.workers import WorkerInfo
-from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
-from holdfast.workers.shell import Command, ShellResult
-from holdfast.workers.tasks import Registry, TaskSpec
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from holdfast.app.aio import AioHoldfast
     from holdfast.app.lifespan import Lifespan
-    from holdfast.workers.tasks import Isolation
     from holdfast.workers.worker import Worker
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class TaskMaker(Protocol):
-    """Makes a task of a function: what `@hf.task(…)` gives."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class ShellTaskMaker(Protocol):
-    """Makes a task of a function that gives a command: what `@hf.task(isolation="shell")` gives."""
-
-    def __call__(self, function: Callable[P, Command], /) -> ShellTask[P]:
-        """Make it."""
-        ...
-
-
-class Holdfast:
+class Holdfast(HasTasks):
     """An application's jobs, on one store.
 
     >>> hf = Holdfast("sqlite:jobs.db")
@@ -89,188 +56,11 @@ class Holdfast:
         retention: Retention | None = None,
     ) -> None:
         """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none."""
-        parse_url(url)
-        if namespace and not is_name(namespace):
-            raise InvalidValue(f"namespace: {namespace!r} is not a name.", hint=NAME_HINT, field="namespace")
-        self.url = url
-        self.namespace = namespace
+        super().__init__(url, namespace=namespace, clock=clock)
         self.retention = retention or Retention()
-        self.tasks = Registry()
-        self._clock = clock
-        #: How the payloads of tasks are typed, by name.
-        self.codecs: dict[str, SignatureCodec] = {}
-        #: The schedules that decorators declare, by name.
-        self._declared: dict[str, NewSchedule] = {}
-        #: Queues that tasks name.
-        self._queues: set[str] = set()
-        self._lock = threading.RLock()
-        self._engine: Engine | None = None
-        self._pid = 0
         self._lookout: Lookout | None = None
-        #: Used instead of its own, while one is lent.
-        self._lent: Engine | None = None
         #: Pause and resume leasing altogether.
         self.dispatch = Dispatch(self)
-        _applications.add(self)
-
-    # --- tasks --------------------------------------------------------------------------------------------------------
-
-    @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-    @overload
-    def task(
-        self,
-        *,
-        isolation: Literal["shell"],
-        name: str | None = None,
-        no_retry: tuple[type[BaseException], ...] = (),
-        schedule: str | None = None,
-        timezone: str = "UTC",
-        **options: Unpack[TaskOptions],
-    ) -> ShellTaskMaker: ...
-
-    @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        isolation: Literal["process"] | None = None,
-        memory_limit: int | None = None,
-        no_retry: tuple[type[BaseException], ...] = (),
-        schedule: str | None = None,
-        timezone: str = "UTC",
-        **options: Unpack[TaskOptions],
-    ) -> TaskMaker: ...
-
-    def task(  # type: ignore[misc]  # mypy does not see that **options takes what Unpack[TaskOptions] gives
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        isolation: Literal["process", "shell"] | None = None,
-        memory_limit: int | None = None,
-        no_retry: tuple[type[BaseException], ...] = (),
-        schedule: str | None = None,
-        timezone: str = "UTC",
-        **options: Any,
-    ) -> Any:
-        """Register a function as a task. Its name is by default `module.function`.
-
-        It runs on an event loop if it is a coroutine function, else in a thread; with `isolation="process"` in a
-        process of its own, and with `isolation="shell"` it returns the command to run. With `schedule`, a cron
-        expression, it is also run by the clock of `timezone`, once the store is open.
-        """
-
-        def register(found: Callable[..., Any]) -> Task[..., Any]:
-            demand_function(found)
-            title = task_name(found, name)
-            if memory_limit is not None and isolation != "process":
-                raise InvalidValue(
-                    "memory_limit holds for a process only.", hint='Add isolation="process".', field="memory_limit"
-                )
-            chosen = Chosen().plus(TaskOptions(**options), TaskOptions)  # type: ignore[typeddict-item]  # plus checks them
-            chosen.demand_valid(title, self.namespace)
-            awaited = inspect.iscoroutinefunction(found)
-            where: Isolation = isolation or ("loop" if awaited else "thread")
-            if isolation == "shell" and awaited:
-                raise InvalidValue(f"{title}: what gives a command must be a plain function.", field="isolation")
-            codec = SignatureCodec(found, ShellResult if isolation == "shell" else None)
-            self.tasks.add(
-                TaskSpec(
-                    name=title,
-                    run=found,
-                    codec=codec,
-                    isolation=where,
-                    no_retry=no_retry,
-                    memory_limit=memory_limit,
-                    origin=origin_of(found),
-                )
-            )
-            self.codecs[title] = codec
-            self._queues.add(chosen.fields.get("queue", "default"))
-            kind = ShellTask if isolation == "shell" else AsyncTask if awaited else Task
-            task: Task[..., Any] = kind(self, title, found, codec, chosen)
-            if schedule is not None:
-                self._declared[title] = declared(task, self.namespace, schedule, timezone)
-            return task
-
-        return register if function is None else register(function)
-
-    def codec_of(self, name: str) -> SignatureCodec:
-        """Give how a task's payloads are typed. Raises UnknownTask."""
-        codec = self.codecs.get(name)
-        if codec is None:
-            raise UnknownTask(
-                f"no task is registered as {name!r} in this process.", hint="Import the module that defines it."
-            )
-        return codec
-
-    # --- the store ----------------------------------------------------------------------------------------------------
-
-    @property
-    def engine(self) -> Engine:
-        """The engine on this application's store, opened on first use in this process."""
-        if self._lent is not None:
-            return self._lent
-        engine = self._engine
-        if engine is not None and self._pid == os.getpid():
-            return engine
-        with self._lock:
-            if self._engine is None or self._pid != os.getpid():
-                self._engine = Engine(open_store(self.url, clock=self._clock), clock=self._clock)
-                self._pid = os.getpid()
-                recover(self._engine)
-                synchronise(self._engine, list(self._declared.values()))
-            return self._engine
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the store is open in this process."""
-        return self._lent is not None or self._is_own_open()
-
-    def _is_own_open(self) -> bool:
-        return self._engine is not None and self._pid == os.getpid()
-
-    def open(self) -> Self:
-        """Open the store now, not by the first call that needs it. Raises StoreError if it cannot be opened."""
-        _ = self.engine
-        return self
-
-    def close(self) -> None:
-        """Close the store; the next call that needs it opens it again. A lent engine is left to who lent it."""
-        if self._lent is not None:
-            return
-        with self._lock:
-            engine, self._engine = self._engine, None
-            if engine is not None and self._pid == os.getpid():
-                engine.close()
-
-    def configure(self, url: str) -> None:
-        """Name another store, for programs that learn its URL after their tasks were defined.
-
-        Raises InvalidOperation if the present one is open, InvalidValue for a URL that is none.
-        """
-        parse_url(url)
-        with self._lock:
-            if self._is_own_open() and url != self.url:
-                raise InvalidOperation(
-                    f"the store {self.url} is in use; {url} was not taken.", hint="Configure before the first use."
-                )
-            self.url = url
-
-    @contextmanager
-    def lend(self, engine: Engine) -> Iterator[Self]:
-        """Use this engine instead of the application's own inside the block, in all threads; for tests."""
-        before, self._lent = self._lent, engine
-        try:
-            yield self
-        finally:
-            self._lent = before
 
     @property
     def lifespan(self) -> Lifespan:
@@ -282,14 +72,6 @@ class Holdfast:
         from holdfast.app.lifespan import Lifespan  # noqa: PLC0415 - only programs with an event loop pay for it
 
         return Lifespan(self)
-
-    def __enter__(self) -> Self:
-        """Give itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close."""
-        self.close()
 
     # --- working ------------------------------------------------------------------------------------------------------
 
@@ -457,16 +239,3 @@ def _status(name: str) -> JobStatus:
         return JobStatus(name)
     except ValueError:
         raise InvalidValue(f"status: {name!r} is not one of {', '.join(JobStatus)}.", field="status") from None
-
-
-#: Kept only so that a forked child finds them.
-_applications: weakref.WeakSet[Holdfast] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    """Give applications a lock of their own: whoever held the parent's is not here to open it."""
-    for app in list(_applications):
-        app._lock = threading.RLock()  # noqa: SLF001 - the fork concerns this module, not the class's users
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
