@@ -20,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.model.times import later, stamp
 from holdfast.points import listening
+from holdfast.stores.protocol import Durability
 from holdfast.testing.clock import ManualClock
 
 
@@ -291,6 +292,15 @@ def test_a_url_that_is_none_is_refused_at_once(url):
 def test_a_namespace_that_is_no_name_is_refused():
     with pytest.raises(InvalidValue):
         Holdfast("memory:", namespace="a b")
+
+
+def test_relaxed_durability_is_asked_for_by_name_and_refused_where_the_store_has_none(tmp_path):
+    with Holdfast(f"wal:{tmp_path / 'jobs'}?network=allow", durability="relaxed") as hf:
+        assert hf.engine.store.promises.durability is Durability.RELAXED
+    with Holdfast(f"wal:{tmp_path / 'jobs'}") as hf:
+        assert hf.engine.store.promises.durability is Durability.SYNC
+    with pytest.raises(InvalidValue, match="no option durability=relaxed"):
+        Holdfast(f"sqlite:{tmp_path / 'jobs.db'}", durability="relaxed")
 
 
 def test_defining_tasks_touches_no_disk(tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.app import schedules, templates
 from holdfast.app.jobs import Job
@@ -53,9 +53,15 @@ class Holdfast(HasTasks):
         *,
         namespace: str = "",
         clock: Clock | None = None,
+        durability: Literal["sync", "relaxed"] = "sync",
         retention: Retention | None = None,
     ) -> None:
-        """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none."""
+        """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none.
+
+        With `durability="relaxed"`, where the store has it, an answer may leave up to 10 ms before it is on the disk.
+        """
+        if durability != "sync":
+            url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
         super().__init__(url, namespace=namespace, clock=clock)
         self.retention = retention or Retention()
         self._lookout: Lookout | None = None
