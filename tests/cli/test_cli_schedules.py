@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
+from holdfast import Engine, open_store
+from holdfast.clock import SystemClock
 from holdfast.engine.maintenance import tick
 from holdfast.model.jobs import Job
+from holdfast.testing import ManualClock
 
 
 def add(holdfast, name="nightly", *options):
@@ -124,6 +129,21 @@ def test_pause_resume_reset_and_remove(holdfast, rows):
     assert len(rows("schedules", "ls")) == 1
     assert holdfast("schedules", "rm", "nightly").exit_code == 0
     assert rows("schedules", "ls") == []
+
+
+def test_a_schedule_that_a_wrong_clock_has_silenced_is_named_and_reset_mends_it(holdfast, rows, place):
+    add(holdfast, "hourly", "--cron", "0 * * * *")
+    ahead = ManualClock(SystemClock().now() + timedelta(days=365))
+    engine = Engine(open_store(place, clock=ahead), clock=ahead)
+    assert tick(engine).fired == 1
+    engine.close()
+    told = holdfast("store", "check", place)
+    assert (told.exit_code, "schedule_ahead" in told.stdout) == (1, True)
+    assert "holdfast schedules reset hourly" in told.stderr
+    assert "had run ahead" in holdfast("schedules", "ls").stdout
+    assert holdfast("schedules", "reset", "hourly").exit_code == 0
+    assert holdfast("store", "check", place).exit_code == 0
+    assert "next in" in holdfast("schedules", "ls").stdout
 
 
 def test_a_look_fires_nothing(holdfast, rows, opened):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.schedules import CatchUp, Schedule
 from holdfast.model.times import Timestamp, later, parse_timestamp, seconds_between
-from holdfast.rules.timetable import AT_ONCE, Round, after_a_pause, due, local_note, nominal, plan
+from holdfast.rules.timetable import AT_ONCE, Round, after_a_pause, due, local_note, nominal, passes_over, plan
 
 BORN = Timestamp("2026-01-01T00:00:00.000000Z")
 
@@ -31,6 +31,29 @@ def planned(made: Schedule, after: Timestamp = BORN, chance: float = 0.0) -> Sch
 
 def first(made: Schedule, n: int, after: Timestamp = BORN) -> list[str]:
     return [found[:16] for found in islice(nominal(made, after), n)]
+
+
+# --- a clock that had run ahead --------------------------------------------------------------------------------------
+
+
+def test_a_schedule_that_fired_by_a_clock_that_ran_ahead_passes_over_its_fires():
+    made = schedule(cron_expression="0 * * * *")
+    ahead = planned(made, at("2027-01-01T00:30:00"))
+    assert passes_over(planned(made), BORN) is None
+    assert passes_over(ahead, BORN) == at("2026-01-01T01:00:00")
+    assert passes_over(ahead, at("2027-01-01T00:30:00")) is None
+    assert passes_over(msgspec.structs.replace(ahead, enabled=False), BORN) is None
+
+
+def test_a_schedule_whose_end_came_by_a_clock_that_ran_ahead_passes_over_the_rest():
+    made = planned(schedule(cron_expression="0 * * * *", end_at=at("2026-06-01T00:00:00")), at("2027-01-01T00:00:00"))
+    assert made.next_fire_at is None
+    assert passes_over(made, BORN) == at("2026-01-01T01:00:00")
+    assert passes_over(made, at("2026-06-01T00:00:00")) is None
+
+
+def test_an_overdue_schedule_passes_over_nothing():
+    assert passes_over(planned(schedule(interval_s=60)), at("2026-02-01T00:00:00")) is None
 
 
 # --- nominal fires ----------------------------------------------------------------------------------------------------

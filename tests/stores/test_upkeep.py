@@ -1,16 +1,20 @@
 """Looking after a store by its URL, also where it refuses to open."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from holdfast.engine import Engine
+from holdfast.engine.maintenance import tick
 from holdfast.errors import InvalidOperation, StoreFailed
 from holdfast.journal import journal
-from holdfast.model.commands import Enqueue, NewJob
+from holdfast.model.commands import Enqueue, NewJob, PutSchedule, ResetSchedule
+from holdfast.model.schedules import CatchUp, NewSchedule, Overlap
 from holdfast.stores import upkeep
 from holdfast.stores.opening import open_store
+from holdfast.testing.clock import ManualClock
 
 
 @pytest.fixture(params=["wal", "sqlite"])
@@ -47,6 +51,28 @@ def test_a_store_that_refuses_to_open_is_a_finding(url):
     (finding,) = upkeep.check(url)
     assert finding.code in {"journal_damaged", "store_damaged"}
     assert finding.remedy
+
+
+@pytest.mark.parametrize("catch_up", list(CatchUp))
+def test_a_schedule_that_a_wrong_clock_has_silenced_is_a_finding_until_it_is_reset(url, catch_up):
+    clock = ManualClock()
+    engine = Engine(open_store(url, clock=clock), clock=clock)
+    new = NewSchedule(name="hourly", job_type="t", interval_s=3600, catch_up=catch_up, overlap=Overlap.ALLOW)
+    engine.ask(PutSchedule(schedule_id="s", schedule=new))
+    clock.advance(1)
+    clock.set_wall(clock.now() + timedelta(days=365))
+    tick(engine)
+    engine.close()
+    assert upkeep.check(url, clock=clock) == []
+    clock.set_wall(clock.now() - timedelta(days=365))
+    (finding,) = upkeep.check(url, clock=clock)
+    assert (finding.code, finding.id) == ("schedule_ahead", "s")
+    assert "2026-01-01T01:00:00" in finding.message
+    assert "holdfast schedules reset hourly" in finding.remedy
+    engine = Engine(open_store(url, clock=clock), clock=clock)
+    engine.ask(ResetSchedule(schedule_id="s"))
+    engine.close()
+    assert upkeep.check(url, clock=clock) == []
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

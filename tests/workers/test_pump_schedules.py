@@ -1,10 +1,12 @@
 """A worker fires schedules: it wakes when one is due, and at start looks whether the rules of zones have changed."""
 
+from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from holdfast.rules import timetable
+from holdfast.workers.pump import NAP_S
 
 
 def drive(w):
@@ -36,6 +38,30 @@ def test_a_worker_sleeps_until_a_schedule_is_due_and_fires_it(hf, clock, note):
     assert made.record().fires == 1
     w.pump.look()
     assert w.pump._tick_at == pytest.approx(clock.monotonic() + 60)
+    w.slots.close()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_worker_that_sleeps_until_a_schedule_is_due_notices_that_the_clock_leapt(hf, clock, note, hours):
+    made = hf.schedule("s", note, cron="0 0 * * *", queue="elsewhere")
+    w = hf.worker(["default"], concurrency=1)
+    drive(w)
+    w.pump.look()
+    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 86_400)
+    # It would sleep for a day, and not hear that the clock was set: so it naps.
+    assert w.pump._wake_at(1) <= clock.monotonic() + NAP_S
+    clock.set_wall(clock.now() + timedelta(hours=hours))
+    clock.advance(NAP_S)
+    drive(w)
+    assert not w.pump._looked
+    w.pump.look()
+    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 86_400 - 3600 * hours - NAP_S)
+    clock.set_wall(clock.now() + timedelta(hours=24 - hours))
+    drive(w)
+    w.pump.look()
+    clock.advance(1)
+    drive(w)
+    assert made.record().fires == 1
     w.slots.close()
 
 

@@ -13,7 +13,7 @@ from holdfast.cli.words import DELAYED, HELD, READY, STUCK
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp, seconds_between
-from holdfast.rules.timetable import Preview
+from holdfast.rules.timetable import Preview, passes_over
 
 #: Fires that a page shows.
 SHOWN = 5
@@ -55,8 +55,8 @@ def _state(schedule: Schedule, now: Timestamp, screen: Screen) -> str:
             return f"{screen.glyph(READY)} over"
         because = f": {schedule.pause_reason}" if schedule.pause_reason else ""
         return f"{screen.glyph(HELD)} {safe(f'paused{because}')}"
-    if schedule.last_fire_at is not None and schedule.last_fire_at > now:
-        return f"{screen.glyph(STUCK)} its last fire lies in the future; see `schedules reset`"
+    if passes_over(schedule, now) is not None:
+        return f"{screen.glyph(STUCK)} the clock had run ahead, fires are passed over; see `schedules reset`"
     if schedule.next_trigger_at is None:
         return f"{screen.glyph(READY)} no fire left"
     left = seconds_between(now, schedule.next_trigger_at)

@@ -17,8 +17,8 @@ draft and leaves the log alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from typing import Protocol
 from zlib import crc32
@@ -261,14 +261,21 @@ class Checkpoints:
 
     def _forget_before(self, seq: int) -> None:
         """Step 8: two snapshots stay."""
-        old = [one for one in snapshots.find(self._fs) if one < seq]
-        for one in sorted(old):
-            self._verified.discard(one)
-            self._fs.unlink(snapshots.path_of(one))
-        if old:
-            self._fs.sync_dir(snapshots.FOLDER)
+        with self._shortening:
+            old = [one for one in snapshots.find(self._fs) if one < seq]
+            for one in sorted(old):
+                self._verified.discard(one)
+                self._fs.unlink(snapshots.path_of(one))
+            if old:
+                self._fs.sync_dir(snapshots.FOLDER)
 
     # --- shortening the log -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def keeping_all(self) -> Iterator[None]:
+        """Remove no file inside the block, for whoever lists them and then reads them; a checkpoint waits for it."""
+        with self._shortening:
+            yield
 
     def truncate_before(self, seq: int) -> int:
         """Drop records below `seq`; gives the bytes freed. Refuses to drop what two verified snapshots do not cover."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -293,7 +293,8 @@ class Journal:
     def verify(self) -> list[Problem]:
         """Read everything up to the durable end and list what is wrong; changes nothing."""
         self._check_open()
-        return check(self._fs, self._root, self._options, self._end())
+        with nullcontext() if self._checkpoints is None else self._checkpoints.keeping_all():
+            return check(self._fs, self._root, self._options, self._end())
 
     @staticmethod
     def check(path: str | Path, *, fs: FS | None = None, options: JournalOptions | None = None) -> list[Problem]:

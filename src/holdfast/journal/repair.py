@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,6 +27,9 @@ from holdfast.journal.scan import CHUNK, BadRecord, is_torn, reading, runs, size
 from holdfast.journal.segments import Mark, Segment
 from holdfast.journal.snapshots import BadSnapshot, Header
 from holdfast.journal.survey import Survey, damaged_at, last_place, survey, verify_snapshot
+
+#: How often files are listed anew that vanish while they are read; a writer removes some at most once in a checkpoint.
+LOOKS = 3
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,22 +66,29 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def check(fs: FS, root: str, options: JournalOptions, end: Mark | None = None) -> list[Problem]:
     """List every problem; changes nothing. `end` is the durable end, if the journal is open and being written to."""
     with telling(root, "checking"):
-        try:
-            identity = places.read_identity(fs, root)
-            if identity is None:
-                places.refuse_orphans(fs, root)
-                raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
-        except JournalDamaged as error:
-            return [Problem.of(error)]
-        problems = [*_check_snapshots(fs, root, identity), *_check_segments(fs, root, end)]
-        known = {problem.file for problem in problems}
-        try:
-            survey(fs, identity, options, root)
-        except StoreError as error:
-            # What no single file shows: a gap, a missing log, a version from the future.
-            if error.facts.get("file") not in known or not isinstance(error, StoreDamaged):
-                problems.append(Problem.of(error))
-        return problems
+        for _ in range(LOOKS - 1):
+            with suppress(FileNotFoundError):
+                return _check(fs, root, options, end)
+        return _check(fs, root, options, end)
+
+
+def _check(fs: FS, root: str, options: JournalOptions, end: Mark | None) -> list[Problem]:
+    try:
+        identity = places.read_identity(fs, root)
+        if identity is None:
+            places.refuse_orphans(fs, root)
+            raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
+    except JournalDamaged as error:
+        return [Problem.of(error)]
+    problems = [*_check_snapshots(fs, root, identity), *_check_segments(fs, root, end)]
+    known = {problem.file for problem in problems}
+    try:
+        survey(fs, identity, options, root)
+    except StoreError as error:
+        # What no single file shows: a gap, a missing log, a version from the future.
+        if error.facts.get("file") not in known or not isinstance(error, StoreDamaged):
+            problems.append(Problem.of(error))
+    return problems
 
 
 def _check_snapshots(fs: FS, root: str, identity: Identity) -> Iterator[Problem]:

@@ -158,6 +158,18 @@ def after_a_pause(schedule: Schedule, now: Timestamp) -> Timestamp:
     return now if last is None or last < now else last
 
 
+def passes_over(schedule: Schedule, now: Timestamp) -> Timestamp | None:
+    """Give the first fire after `now` that will not come, or None.
+
+    The clock had run ahead: the schedule has fired, or counted as missed, what lies in the future now.
+    """
+    planned = schedule.next_fire_at
+    if not schedule.enabled or (planned is not None and planned <= now):
+        return None
+    first = next(nominal(schedule, now), None)
+    return first if first is not None and (planned is None or first < planned) else None
+
+
 class Preview(NamedTuple):
     """One fire to come, for people."""
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidOperation, StoreDamaged
 from holdfast.journal import Journal, JournalOptions
 from holdfast.journal.repair import Problem
+from holdfast.model.schedules import Schedule
+from holdfast.model.times import Timestamp, later, stamp
+from holdfast.rules.timetable import passes_over
 from holdfast.stores.opening import StoreUrl, open_store, parse_url
-from holdfast.stores.protocol import Finding
+from holdfast.stores.protocol import Finding, Store
 from holdfast.stores.wal import finding, with_versions
+
+#: A clock that is wrong by so many seconds mends itself.
+SLACK_S = 60.0
 
 
 class Plan(Protocol):
@@ -30,8 +37,9 @@ class Plan(Protocol):
         ...
 
 
-def check(url: str) -> list[Finding]:
+def check(url: str, *, clock: Clock | None = None) -> list[Finding]:
     """Read everything and list what is wrong; a store that refuses to open is a finding, too."""
+    now = stamp((clock or SystemClock()).now())
     where = parse_url(url)
     if where.scheme == "wal":
         problems = Journal.check(where.path, options=_options(where))
@@ -42,9 +50,25 @@ def check(url: str) -> list[Finding]:
     except StoreDamaged as damage:
         return [finding(Problem.of(damage))]
     try:
-        return store.check()
+        # What is damaged comes first: its schedules may not be what they seem.
+        return store.check() or _ahead(store, now)
     finally:
         store.close()
+
+
+def _ahead(store: Store, now: Timestamp) -> list[Finding]:
+    """Name the schedules that fired by a clock that had run ahead, and are silent until it is as late as that."""
+    with store.read() as view:
+        return [
+            Finding(
+                code="schedule_ahead",
+                message=f"schedule {schedule.name} passes over its fires from {missed} on: the clock had run ahead.",
+                remedy=f"Run `holdfast schedules reset {schedule.name}`.",
+                id=schedule.schedule_id,
+            )
+            for schedule in view.all(Schedule)
+            if (missed := passes_over(schedule, later(now, SLACK_S))) is not None
+        ]
 
 
 def plan_repair(url: str, *, accept_snapshot: bool = False) -> Plan:

@@ -45,6 +45,8 @@ PATIENCE_S = 0.5
 LOOK_S = 1.0
 #: Seconds between two rounds of retention.
 SWEEP_S = 60.0
+#: While a time of day is waited for, the clock is read so often at least: it may leap, and waiting does not. Seconds.
+NAP_S = 15.0
 #: Seconds between two tries on a store that is busy or full.
 RETRY_S = 1.0
 #: Seconds that handlers have to end once they were asked to, at shutdown.
@@ -104,6 +106,8 @@ class Pump:
         self._is_replanned = False
         self._sweep_at = 0.0
         self._look_at = 0.0
+        #: How often the clock had stepped when it was last asked.
+        self._steps = 0
         #: By then a look must not stop at the first job it finds.
         self._full_by = _NEVER
         self._mean_s = 1.0
@@ -174,6 +178,7 @@ class Pump:
     def cycle(self) -> bool:
         """Send what there is to send; tell whether there was anything."""
         now = self._now()
+        self._notice_steps()
         self._enforce(now)
         self._shut_down(now)
         self._collect(now)
@@ -193,6 +198,12 @@ class Pump:
 
     def _now(self) -> float:
         return self._engine.look().monotonic
+
+    def _notice_steps(self) -> None:
+        """After a suspend or a correction of the clock, look again: what was far may be due."""
+        steps = sum(self._engine.time.steps.values())
+        if steps != self._steps:
+            self._steps, self._looked = steps, False
 
     def _room(self) -> int:
         if self._is_quiet:
@@ -412,6 +423,8 @@ class Pump:
     def _wake_at(self, room: int) -> float:
         """Give the next time at which something must be done."""
         times = [self._tick_at, self._sweep_at, self._release_at]
+        if min(self._tick_at, self._delayed_at) < _NEVER:
+            times.append(self._now() + NAP_S)
         if self._release_at == _NEVER:
             times.append(self._stop_at)
         if room:

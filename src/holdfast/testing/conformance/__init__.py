@@ -18,7 +18,7 @@ from holdfast.testing.conformance.atomicity import Atomicity
 from holdfast.testing.conformance.bad_input import BadInput
 from holdfast.testing.conformance.beside import DeadProcesses, Lines, Workers
 from holdfast.testing.conformance.blobs import Contents, LargePayloads
-from holdfast.testing.conformance.clocks import Clocks, Expiry
+from holdfast.testing.conformance.clocks import Clocks, Expiry, Leaps
 from holdfast.testing.conformance.concurrency import Concurrency
 from holdfast.testing.conformance.edits import Edits
 from holdfast.testing.conformance.endings import Endings
@@ -56,6 +56,7 @@ __all__ = [
     "LargePayloads",
     "Late",
     "LatestStart",
+    "Leaps",
     "Leases",
     "Limits",
     "Lines",
@@ -89,6 +90,7 @@ class Conformance(
     Endings,
     Expiry,
     Clocks,
+    Leaps,
     LatestStart,
     Pause,
     Limits,

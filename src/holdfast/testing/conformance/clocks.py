@@ -1,4 +1,4 @@
-"""Expiry and clocks: what time ends, and what happens when the clock is wrong."""
+"""Expiry and clocks: what time ends, and what happens when the clock is wrong. Scheduler §7, §12."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ import pytest
 
 from holdfast.engine.maintenance import next_wake
 from holdfast.errors import LeaseLost
-from holdfast.model.commands import Complete, EndSessions, Expire, Extend
-from holdfast.model.jobs import JobStatus, RunStatus
+from holdfast.model.commands import Complete, EndSessions, Expire, Extend, PutSchedule, ResetSchedule
+from holdfast.model.jobs import Job, JobStatus, RunStatus
 from holdfast.model.outcomes import Extended, Refusal, Swept
+from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job, told
+
+HOUR = 3600
+DAY = 24 * HOUR
+#: Every policy there is: what is made up for, and what a fire does that meets a job. One pair is refused.
+POLICIES = [
+    (catch_up, overlap)
+    for catch_up in CatchUp
+    for overlap in Overlap
+    if (catch_up, overlap) != (CatchUp.ALL, Overlap.SKIP)
+]
 
 
 def _step(harness: Harness, seconds: float) -> None:
@@ -230,3 +241,119 @@ class Clocks(Topic):
         _step(harness, 60)
         assert harness.tick().expired == 0
         assert harness.ask(Extend(job_id=A, token=grant.token)) == Extended(lease_s=3540)
+
+
+class Leaps(Topic):
+    """What schedules do when the clock leaps: the policy's number of jobs, never a burst."""
+
+    @pytest.mark.parametrize("how", ["suspend", "outage"])
+    @pytest.mark.parametrize(("catch_up", "overlap"), POLICIES)
+    def test_three_days_asleep(self, harness: Harness, catch_up: CatchUp, overlap: Overlap, how: str) -> None:
+        made = {CatchUp.NONE: 0, CatchUp.LATEST: 1, CatchUp.ALL: 24}[catch_up]
+        _begin(harness, catch_up, overlap)
+        if how == "suspend":
+            _step(harness, 3 * DAY)
+        else:
+            harness.advance(3 * DAY)
+            harness.restart()
+        _demand_policy(harness, overlap, made=made, passed=72)
+
+    @pytest.mark.parametrize(("catch_up", "overlap"), POLICIES)
+    def test_a_clock_set_forward_a_year(self, harness: Harness, catch_up: CatchUp, overlap: Overlap) -> None:
+        made = {CatchUp.NONE: 0, CatchUp.LATEST: 1, CatchUp.ALL: 24}[catch_up]
+        _begin(harness, catch_up, overlap)
+        _step(harness, 365 * DAY)
+        _demand_policy(harness, overlap, made=made, passed=365 * 24)
+
+    @pytest.mark.parametrize(("catch_up", "overlap"), POLICIES)
+    def test_a_clock_set_back_two_hours(self, harness: Harness, catch_up: CatchUp, overlap: Overlap) -> None:
+        _begin(harness, catch_up, overlap)
+        for _ in range(4):
+            harness.advance(HOUR / 2)
+            harness.tick()
+        before = _fired(harness)
+        _step(harness, -2 * HOUR)
+        with harness.unchanged():
+            for _ in range(8):  # the same two hours once more
+                assert harness.tick().fired == 0
+                harness.advance(HOUR / 4)
+        assert harness.tick().fired == 0
+        assert _fired(harness) == before == [harness.after(HOUR * n) for n in (1, 2, 3)]
+        harness.advance(HOUR / 2)
+        assert harness.tick().fired == 1
+        assert _fired(harness) == [*before, harness.after(4 * HOUR)]
+        assert _schedule(harness).missed == 0
+
+    def test_a_year_of_seconds_is_one_decision(self, harness: Harness) -> None:
+        new = NewSchedule(name="s", job_type="work", interval_s=1, overlap=Overlap.ALLOW)
+        harness.ask(PutSchedule(schedule_id="s", schedule=new))
+        _step(harness, 365 * DAY)
+        seq = harness.seq
+        round_ = harness.tick()
+        assert (round_.fired, round_.missed) == (1, 365 * DAY - 1)
+        assert harness.kinds(seq) == ["schedule:missed", "schedule:fired", "job:created"]
+
+    @pytest.mark.parametrize(("catch_up", "overlap"), POLICIES)
+    def test_a_year_ahead_by_mistake_and_reset(self, harness: Harness, catch_up: CatchUp, overlap: Overlap) -> None:
+        _begin(harness, catch_up, overlap)
+        _step(harness, 365 * DAY)
+        harness.tick()
+        _step(harness, -365 * DAY)
+        last = _fired(harness)
+        is_ahead = catch_up is not CatchUp.NONE  # that one has fired nothing, and still has gone on in its timetable
+        for _ in range(6):
+            harness.advance(HOUR / 2)
+            assert harness.tick().fired == 0
+        assert ((_schedule(harness).last_fire_at or "") > harness.now) is is_ahead
+        harness.ask(ResetSchedule(schedule_id="s"))
+        assert (_schedule(harness).last_fire_at or "") <= harness.now
+        for fired in (1, 0, 1):
+            harness.advance(HOUR / 2)
+            assert harness.tick().fired == fired
+        assert _fired(harness) == sorted([*last, harness.after(5 * HOUR), harness.after(6 * HOUR)])
+
+
+def _begin(harness: Harness, catch_up: CatchUp, overlap: Overlap) -> None:
+    """Fire once, at one o'clock, and leave its job waiting; half an hour later the story begins."""
+    new = NewSchedule(
+        name="s", job_type="work", cron_expression="0 * * * *", catch_up=catch_up, overlap=overlap, grace_s=60
+    )
+    harness.ask(PutSchedule(schedule_id="s", schedule=new))
+    harness.advance(HOUR)
+    assert harness.tick().fired == 1
+    harness.advance(HOUR / 2)
+
+
+def _demand_policy(harness: Harness, overlap: Overlap, *, made: int, passed: int) -> None:
+    """Demand as many jobs of the hours that passed as the policy says, and what the overlap makes of them."""
+    round_ = harness.tick()
+    assert (round_.fired, round_.missed) == (made, passed - made)
+    seq = harness.seq
+    assert harness.tick().fired == 0
+    assert harness.seq == seq
+    expected = [harness.after(HOUR * n) for n in range(passed + 2 - made, passed + 2)]
+    assert _fired(harness) == [harness.after(HOUR), *expected]
+    found = _schedule(harness)
+    assert (found.fires, found.missed) == (1 + made, passed - made)
+    assert found.next_fire_at == harness.after(HOUR * (passed + 2))
+    skipped = made if overlap is Overlap.SKIP else 0
+    with harness.engine.read() as view:
+        statuses = [job.status for job in view.all(Job)]
+    assert statuses.count(JobStatus.CANCELLED) == skipped
+    assert statuses.count(JobStatus.QUEUED) == 1 + made - skipped
+    assert len(harness.lease(100)) == (1 + made if overlap is Overlap.ALLOW else 1)
+    harness.advance(HOUR / 2)
+    assert harness.tick().fired == 1
+
+
+def _schedule(harness: Harness) -> Schedule:
+    with harness.engine.read() as view:
+        found = view.get(Schedule, "s")
+    assert found is not None
+    return found
+
+
+def _fired(harness: Harness) -> list[str]:
+    """Give the nominal times that have a job, in order."""
+    with harness.engine.read() as view:
+        return sorted(job.fire_at for job in view.all(Job) if job.fire_at is not None)
