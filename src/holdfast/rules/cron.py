@@ -16,6 +16,7 @@ from typing import NamedTuple
 from cronsim import CronSim
 
 from holdfast.errors import InvalidValue
+from holdfast.rules.checks import MAX_DURATION_S
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -30,8 +31,10 @@ _NAMED = {
 }
 _DAY = timedelta(days=1)
 _INSTANT = timedelta(microseconds=1)
-_EVERY = re.compile(r"@every\s+(\d+)([smhd])", re.IGNORECASE)
+_EVERY = re.compile(r"@every (\d+)([smhd])", re.IGNORECASE | re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+#: The longest expression that is read: lists of every value of every field are a third of it. Characters.
+LONGEST = 1000
 #: An expression that fits no time within so many years is taken for a mistake.
 YEARS = 10
 #: Any start would do: a day that is rarer than once in ten years is a mistake, too.
@@ -54,6 +57,15 @@ _FIELDS = (
 )
 
 
+class _Place(NamedTuple):
+    """What is being read, for whoever must be told of a mistake in it."""
+
+    expression: str
+    field: _Field
+    #: Characters before it.
+    at: int
+
+
 class Every(NamedTuple):
     """`@every`: an interval, blind to zones."""
 
@@ -63,7 +75,7 @@ class Every(NamedTuple):
 class Cron(NamedTuple):
     """An expression that is known to be good."""
 
-    #: Five fields in capitals, one blank between them.
+    #: Five fields in capitals, one blank between them, as the library is given them.
     text: str
     #: Its hour set has all 24 values, so that it follows the clock wherever that goes.
     every_hour: bool
@@ -105,6 +117,8 @@ def _counted(times: Iterator[datetime], until: datetime) -> tuple[int, datetime 
 @lru_cache(4096)
 def parse_cron(expression: str) -> Cron | Every:
     """Read an expression. Raises InvalidValue, saying where and what is wrong."""
+    if len(expression) > LONGEST:
+        raise _refused(expression, f"{len(expression):,} characters", f"At most {LONGEST:,} are read.")
     text = " ".join(expression.split())
     if text.startswith("@"):
         every = _EVERY.fullmatch(text)
@@ -112,61 +126,71 @@ def parse_cron(expression: str) -> Cron | Every:
             return _interval(expression, int(every[1]) * _SECONDS[every[2].lower()])
         if text.lower() not in _NAMED:
             raise _refused(expression, f"{text} is not known", "Known are " + ", ".join([*_NAMED, "@every 15m"]) + ".")
-        text = _NAMED[text.lower()]
-    parts = text.upper().split(" ")
-    if len(parts) != len(_FIELDS):
+        return parse_cron(_NAMED[text.lower()])
+    found = [(part[0].upper(), part.start()) for part in re.finditer(r"\S+", expression)]
+    if len(found) != len(_FIELDS):
         hint = "Write minute, hour, day of month, month, day of week."
-        if len(parts) == len(_FIELDS) + 1:
+        if len(found) == len(_FIELDS) + 1:
             hint = "Seconds are not supported; leave the first field out, or use an interval."
-        raise _refused(expression, f"{len(parts)} fields instead of {len(_FIELDS)}", hint)
-    sets = [_values(expression, field, part) for field, part in zip(_FIELDS, parts, strict=True)]
-    minutes, hours = (tuple(sorted(found)) for found in sets[:2])
-    cron = Cron(" ".join(parts), len(hours) == 24, minutes, hours)
+        raise _refused(expression, f"{len(found)} fields instead of {len(_FIELDS)}", hint)
+    read = [_values(_Place(expression, field, at), part) for field, (part, at) in zip(_FIELDS, found, strict=True)]
+    sets = [values for values, _ in read]
+    minutes, hours = (tuple(sorted(values)) for values in sets[:2])
+    cron = Cron(" ".join(plain for _, plain in read), len(hours) == 24, minutes, hours)
     _demand_a_fire(expression, cron, sets[2], sets[3])
     return cron
 
 
 def _interval(expression: str, seconds: int) -> Every:
-    if seconds < 1:
-        raise _refused(expression, "an interval has at least one second", "Write for example @every 15m.")
+    if not 1 <= seconds <= MAX_DURATION_S:
+        raise _refused(
+            expression, "an interval has at least one second, and ten years at most", "Write for example @every 15m."
+        )
     return Every(seconds)
 
 
-def _values(expression: str, field: _Field, part: str) -> set[int]:
+def _values(place: _Place, part: str) -> tuple[set[int], str]:
+    """Give the values of a field, and the field as the library is given it."""
     values: set[int] = set()
+    plain: list[str] = []
     for term in part.split(","):
-        values |= _term(expression, field, term)
-    return values
+        found = _term(place, term)
+        values |= found
+        # The library takes a range of one with a step for one without end.
+        plain.append(str(*found) if len(found) == 1 and not term.startswith("*") else term)
+        place = place._replace(at=place.at + len(term) + 1)
+    return values, ",".join(plain)
 
 
-def _term(expression: str, field: _Field, term: str) -> set[int]:
+def _term(place: _Place, term: str) -> set[int]:
     body, slash, step_text = term.partition("/")
     low_text, dash, high_text = body.partition("-")
-    step = 1
+    field, step = place.field, 1
     if slash:
         if not (step_text.isascii() and step_text.isdigit()) or int(step_text) == 0:
-            raise _bad(expression, field, term, "a step is a number from 1 on")
+            raise _bad(place, term, "a step is a number from 1 on")
         step = int(step_text)
     if body == "*":
         low, high = field.low, field.high
     else:
-        low = _number(expression, field, term, low_text)
-        high = _number(expression, field, term, high_text) if dash else low
+        low = _number(place, term, low_text)
+        high = _number(place, term, high_text) if dash else low
         if slash and not dash:
-            raise _bad(expression, field, term, f"write {low}-{field.high}/{step} for every {step} from {low} on")
+            raise _bad(place, term, f"write {low}-{field.high}/{step} for every {step} from {low} on")
         if high < low:
-            raise _bad(expression, field, term, "a range does not wrap around; write it as two")
+            raise _bad(place, term, "a range does not wrap around; write it as two")
     return set(range(low, high + 1, step))
 
 
-def _number(expression: str, field: _Field, term: str, text: str) -> int:
+def _number(place: _Place, term: str, text: str) -> int:
+    field = place.field
     if text in field.names:
         return field.names.index(text) + field.low
     if not (text.isascii() and text.isdigit()):
-        raise _bad(expression, field, term, _instead(text))
+        raise _bad(place, term, _instead(text))
     number = int(text)
     if not field.low <= number <= field.high:
-        raise _bad(expression, field, term, f"{field.low} to {field.high} are possible")
+        raise _bad(place, term, f"{field.low} to {field.high} are possible")
     return number
 
 
@@ -190,9 +214,9 @@ def _demand_a_fire(expression: str, cron: Cron, days: set[int], months: set[int]
         )
 
 
-def _bad(expression: str, field: _Field, term: str, why: str) -> InvalidValue:
-    place = expression.upper().find(term)
-    return _refused(expression, f"{field.title} {term!r} at character {place + 1}", f"{why[0].upper()}{why[1:]}.")
+def _bad(place: _Place, term: str, why: str) -> InvalidValue:
+    what = f"{place.field.title} {term!r} at character {place.at + 1}"
+    return _refused(place.expression, what, f"{why[0].upper()}{why[1:]}.")
 
 
 def _refused(expression: str, what: str, hint: str) -> InvalidValue:
