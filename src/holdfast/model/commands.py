@@ -10,21 +10,14 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.events import JobChanges, QueueChanges
+from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
+from holdfast.model.orders import Order
 from holdfast.model.payloads import NULL
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.times import Timestamp
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
-    """What all commands have in common."""
-
-    #: Caller-made id; the same id sent again gives the first outcome.
-    cmd: str = ""
-    #: Who asks; empty for the embedding program itself.
-    actor: str = ""
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -438,4 +431,5 @@ Command = (
     | EndSessions
     | EndSession
     | Prune
+    | FlowCommand
 )

@@ -114,6 +114,59 @@ class Swept(Answer, frozen=True, kw_only=True, tag="swept"):
     more: bool = False
 
 
+class Delivered(msgspec.Struct, frozen=True):
+    """A message as its receiver gets it: its number, and the item, encoded."""
+
+    seq: int
+    item: msgspec.Raw
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A key of an instance, with its value as a JSON text and when it was set, in milliseconds since 1970."""
+
+    key: str
+    value: msgspec.Raw
+    at_ms: int
+
+
+class LockedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An instance under lock. Its history is read apart: whoever has it in memory need not."""
+
+    instance_id: str
+    token: Token
+    messages: tuple[Delivered, ...]
+    #: The highest delivery count among the messages; 1 is the first.
+    attempts: int
+    #: None: there is no record yet.
+    orchestration_name: str | None = None
+    orchestration_version: str | None = None
+    execution_id: int = 1
+    #: None: there is no history yet.
+    history_id: int | None = None
+    keys: tuple[Kept, ...] = ()
+
+
+class Fetched(Answer, frozen=True, kw_only=True, tag="fetched"):
+    """The instance that was locked, or None: nothing has come in for anybody."""
+
+    turn: LockedTurn | None = None
+
+
+class Brought(Answer, frozen=True, kw_only=True, tag="brought"):
+    """What came in since."""
+
+    messages: tuple[Delivered, ...] = ()
+
+
+class Deleted(Answer, frozen=True, kw_only=True, tag="deleted"):
+    """What is gone."""
+
+    instances: int = 0
+    executions: int = 0
+    events: int = 0
+    messages: int = 0
+
+
 class Refusal(Answer, frozen=True, kw_only=True, tag="refused"):
     """Nothing was changed, and why. `code` names an exception of the error tree."""
 
@@ -141,6 +194,9 @@ Outcome = (
     | Fired
     | Backfilled
     | Swept
+    | Fetched
+    | Brought
+    | Deleted
     | Refusal
 )
 

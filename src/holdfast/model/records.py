@@ -10,8 +10,21 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import (
+    Affinity,
+    Execution,
+    HistoryRow,
+    Instance,
+    KeyValue,
+    Message,
+    Turn,
+    execution_key,
+    history_key,
+    message_key,
+)
 from holdfast.model.jobs import Job, KeyHold, Run
 from holdfast.model.payloads import NULL
 from holdfast.model.reservations import Reservation
@@ -85,6 +98,14 @@ Record = (
     | Group
     | Webhook
     | Delivery
+    | Instance
+    | Execution
+    | HistoryRow
+    | Message
+    | Turn
+    | KeyValue
+    | Affinity
+    | Decision
 )
 #: Tables with two-part keys (namespace, name) join them with U+0000, which neither part may contain.
 Key = str
@@ -125,10 +146,24 @@ def key_of(record: Record) -> Key:
             return record.webhook_id
         case Delivery():
             return record.delivery_id
+        case Instance() | Turn():
+            return record.instance_id
+        case Execution():
+            return execution_key(record.instance_id, record.execution_id)
+        case HistoryRow():
+            return history_key(record.history_id, record.event_id)
+        case Message():
+            return message_key(record.seq)
+        case KeyValue():
+            return pair(record.instance_id, record.key)
+        case Affinity():
+            return record.session
+        case Decision():
+            return record.decision_id
 
 
 #: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs, templates before
-#: the schedules that use them.
+#: the schedules that use them, instances before their executions, these before their histories.
 TABLES: dict[str, type[Record]] = {
     "jobs": Job,
     "job_runs": Run,
@@ -142,4 +177,12 @@ TABLES: dict[str, type[Record]] = {
     "job_groups": Group,
     "webhooks": Webhook,
     "webhook_deliveries": Delivery,
+    "instances": Instance,
+    "executions": Execution,
+    "history": HistoryRow,
+    "orchestrator_queue": Message,
+    "turns": Turn,
+    "instance_kv": KeyValue,
+    "sessions": Affinity,
+    "decisions": Decision,
 }

@@ -1,0 +1,34 @@
+"""Questions that workflows ask people. A record only."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model.ids import uuid5
+from holdfast.model.payloads import NULL
+from holdfast.model.times import Timestamp
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One question, open until `closed_at`."""
+
+    decision_id: str
+    instance_id: str
+    execution_id: int
+    #: Of the DecisionRequested.
+    event_id: int
+    #: The question as it was recorded: prompt, options, assignee, …; as JSON.
+    question: msgspec.Raw
+    created_at: Timestamp
+    #: Labels of the answers there are; None for any text.
+    options: tuple[str, ...] | None = None
+    #: Answered already, and by whom; the workflow has not taken note yet.
+    answered_by: str | None = None
+    closed_at: Timestamp | None = None
+    #: How it was closed: chosen, message, by; as JSON.
+    answer: msgspec.Raw = NULL
+
+
+def decision_id(instance_id: str, execution_id: int, event_id: int) -> str:
+    """Give the id of a question: the same for the same event, whoever works it out."""
+    return uuid5("decision", instance_id, str(execution_id), str(event_id))

@@ -1,0 +1,320 @@
+"""Commands about workflow instances: what the provider face asks the engine for, as data.
+
+Items and events travel encoded. What the rules need to know of them stands beside them; admission works it out from the
+text, whatever the sender says.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model.events import Asked, Closed, Said
+from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import InstanceStatus
+from holdfast.model.jobs import Backoff, RetryMode
+from holdfast.model.orders import Order
+from holdfast.model.payloads import EMPTY, NULL
+from holdfast.model.times import Timestamp
+
+# --- what commands carry ----------------------------------------------------------------------------------------------
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An item for the orchestrator queue. All but the item is worked out from it."""
+
+    item: msgspec.Raw
+    instance_id: str = ""
+    kind: str = ""
+    #: Of an item that begins an execution.
+    orchestration: str | None = None
+    version: str | None = None
+    parent_instance_id: str | None = None
+    #: Of a timer: who asked for it, and when it fires.
+    execution_id: int | None = None
+    event_id: int | None = None
+    fire_at: Timestamp | None = None
+
+
+class NewActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An item for the worker queue: a job to be created. All but the item and the id is worked out from it."""
+
+    job_id: JobId
+    item: msgspec.Raw
+    owner: str = ""
+    name: str = ""
+    params: msgspec.Raw = EMPTY
+    queue: str = "default"
+    affinity: str | None = None
+    #: Whether the job's own rules judge failures; else whoever fetches it does.
+    judged: bool = False
+    priority: int = 0
+    max_attempts: int = 1
+    max_expiries: int | None = None
+    timeout_s: float | None = None
+    lease_s: float = 30.0
+    retry_mode: RetryMode = RetryMode.REQUEUE
+    backoff: Backoff = Backoff()
+    not_before: Timestamp | None = None
+    limit_key: str | None = None
+    key_limit: int = 1
+
+
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event for a history. Its id and its length are worked out from it."""
+
+    event: msgspec.Raw
+    event_id: int = 0
+
+
+class KeyWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A key to be set, or cleared with NULL; without a key all are cleared."""
+
+    key: str | None = None
+    value: msgspec.Raw = NULL
+    at_ms: int = 0
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a turn adds to a history. All but the events is worked out from them."""
+
+    events: tuple[NewEvent, ...] = ()
+    #: What an OrchestrationStarted among them says.
+    orchestration_name: str | None = None
+    orchestration_version: str | None = None
+    parent_instance_id: str | None = None
+    said: Said | None = None
+    #: In order; a key of None stands for all keys there are.
+    keys: tuple[KeyWish, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    closed: tuple[Closed, ...] = ()
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a turn says of its execution; what is None stays as it was."""
+
+    status: InstanceStatus | None = None
+    #: A JSON text; NULL stays as it was.
+    output: msgspec.Raw = NULL
+    orchestration_name: str | None = None
+    orchestration_version: str | None = None
+    parent_instance_id: str | None = None
+    waiting_on: tuple[str, ...] | None = None
+    pinned_engine_version: str | None = None
+
+
+class VersionRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions of the runtime, ends included, each as three numbers."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+class SendMessage(Order, frozen=True, kw_only=True, tag="send_message"):
+    """Put an item into the orchestrator queue."""
+
+    message: NewMessage
+    #: Not delivered before.
+    delay_s: float | None = None
+    #: How long it waits for an instance that is not there; None: as long as orphans are kept.
+    hold_s: float | None = None
+
+
+class FetchTurn(Order, frozen=True, kw_only=True, tag="fetch_turn"):
+    """Lock the first instance that something came in for."""
+
+    lock_s: float
+    session_id: str | None = None
+    #: Only executions pinned to none, or to one of these; None: any.
+    versions: tuple[VersionRange, ...] | None = None
+
+
+class FetchMore(Order, frozen=True, kw_only=True, tag="fetch_more"):
+    """Take what came in since, under a lock that is held."""
+
+    token: Token
+
+
+class AckTurn(Order, frozen=True, kw_only=True, tag="ack_turn"):
+    """Make a turn's results durable, all or none, and let the instance go."""
+
+    token: Token
+    execution_id: int
+    delta: Delta = Delta()
+    activities: tuple[NewActivity, ...] = ()
+    messages: tuple[NewMessage, ...] = ()
+    metadata: Metadata = Metadata()
+    #: Owners of the jobs to be cancelled, after the new ones were created.
+    cancelled: tuple[str, ...] = ()
+    #: Event ids of this execution whose queued timers go.
+    cancelled_timers: tuple[int, ...] = ()
+    #: Keep the lock so long instead of letting go.
+    hold_s: float | None = None
+
+
+class AbandonTurn(Order, frozen=True, kw_only=True, tag="abandon_turn"):
+    """Give an instance back with its messages."""
+
+    token: Token
+    delay_s: float | None = None
+    #: Do not count the delivery.
+    given_back: bool = False
+    reason: str | None = None
+
+
+class RenewTurn(Order, frozen=True, kw_only=True, tag="renew_turn"):
+    """Keep a lock."""
+
+    token: Token
+    lock_s: float
+
+
+class ParkMessages(Order, frozen=True, kw_only=True, tag="park_messages"):
+    """Set messages of a turn aside that its holder cannot read."""
+
+    token: Token
+    messages: tuple[int, ...]
+
+
+class AppendHistory(Order, frozen=True, kw_only=True, tag="append_history"):
+    """Write events into a history by hand; for import and repair."""
+
+    instance_id: str
+    execution_id: int
+    delta: Delta
+
+
+# --- activities -------------------------------------------------------------------------------------------------------
+
+
+class StartActivity(Order, frozen=True, kw_only=True, tag="start_activity"):
+    """Create the job of an activity."""
+
+    activity: NewActivity
+
+
+class FetchActivity(Order, frozen=True, kw_only=True, tag="fetch_activity"):
+    """Take the first activity of these queues."""
+
+    worker_id: str
+    lease_s: float
+    #: None: any.
+    queues: tuple[str, ...] | None = ("default",)
+    session_id: str | None = None
+    #: Who takes the sessions of activities, and for how long; None takes no activity of a session.
+    affinity_owner: str | None = None
+    affinity_s: float = 0.0
+
+
+class AckActivity(Order, frozen=True, kw_only=True, tag="ack_activity"):
+    """End an activity and tell whom it concerns."""
+
+    token: Token
+    #: ActivityCompleted or ActivityFailed; None: cancelled, and nobody is told.
+    completion: NewMessage | None = None
+    #: Worked out from the completion.
+    failed: bool = False
+    result: msgspec.Raw = NULL
+    error: str = ""
+    details: msgspec.Raw = NULL
+    retryable: bool = False
+
+
+class AbandonActivity(Order, frozen=True, kw_only=True, tag="abandon_activity"):
+    """Give an activity back."""
+
+    token: Token
+    delay_s: float | None = None
+    given_back: bool = False
+
+
+class RenewActivity(Order, frozen=True, kw_only=True, tag="renew_activity"):
+    """Keep an activity's lease."""
+
+    token: Token
+    lease_s: float
+
+
+class RenewSessions(Order, frozen=True, kw_only=True, tag="renew_sessions"):
+    """Keep the sessions of these owners that live and were heard of within `idle_s`."""
+
+    owner_ids: tuple[str, ...]
+    lock_s: float
+    idle_s: float
+
+
+class CleanSessions(Order, frozen=True, kw_only=True, tag="clean_sessions"):
+    """Forget lapsed sessions that no waiting or running job names."""
+
+    limit: int = 500
+
+
+# --- instances --------------------------------------------------------------------------------------------------------
+
+
+class DeleteInstances(Order, frozen=True, kw_only=True, tag="delete_instances"):
+    """Delete exactly these instances, which must be whole trees."""
+
+    instance_ids: tuple[str, ...]
+    force: bool = False
+    #: The one is a root that stands for its whole tree, and must be there.
+    tree: bool = False
+
+
+class DeleteEnded(Order, frozen=True, kw_only=True, tag="delete_ended"):
+    """Delete ended roots with their trees, oldest end first."""
+
+    instance_ids: tuple[str, ...] | None = None
+    completed_before: Timestamp | None = None
+    limit: int = 1000
+
+
+class PruneExecutions(Order, frozen=True, kw_only=True, tag="prune_executions"):
+    """Delete old executions of an instance, never its current one."""
+
+    instance_id: str
+    keep_last: int | None = None
+    completed_before: Timestamp | None = None
+
+
+class AnnounceHandlers(Order, frozen=True, kw_only=True, tag="announce_handlers"):
+    """Say which workflows a worker has code for; what waited for it is delivered at once."""
+
+    #: `name` for any version, or `name version`.
+    handlers: tuple[str, ...]
+
+
+class AnswerDecision(Order, frozen=True, kw_only=True, tag="answer_decision"):
+    """Answer a question of a workflow."""
+
+    decision_id: str
+    #: The answer as the workflow will read it.
+    message: NewMessage
+    chosen: str | None = None
+    by: str = ""
+
+
+FlowCommand = (
+    SendMessage
+    | FetchTurn
+    | FetchMore
+    | AckTurn
+    | AbandonTurn
+    | RenewTurn
+    | ParkMessages
+    | AppendHistory
+    | StartActivity
+    | FetchActivity
+    | AckActivity
+    | AbandonActivity
+    | RenewActivity
+    | RenewSessions
+    | CleanSessions
+    | DeleteInstances
+    | DeleteEnded
+    | PruneExecutions
+    | AnnounceHandlers
+    | AnswerDecision
+)
