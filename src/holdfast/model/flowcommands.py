@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.events import Asked, Closed, Said
+from holdfast.model.events import Asked, Closed
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, RetryMode
@@ -82,7 +82,9 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     orchestration_name: str | None = None
     orchestration_version: str | None = None
     parent_instance_id: str | None = None
-    said: Said | None = None
+    #: Whether it says something else of itself, and what; NULL: nothing.
+    said: bool = False
+    custom_status: msgspec.Raw = NULL
     #: In order; a key of None stands for all keys there are.
     keys: tuple[KeyWish, ...] = ()
     asked: tuple[Asked, ...] = ()

@@ -49,8 +49,6 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     custom_status_version: int = 0
     #: One line for each thing it waits for.
     waiting_on: tuple[str, ...] | None = None
-    #: The last ack that was committed, for one that is sent again.
-    last_cmd: str = ""
 
 
 class Execution(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -177,3 +175,23 @@ def message_key(seq: int) -> str:
 def history_key(history_id: int, event_id: int) -> str:
     """Give the key of an event in a history; keys sort as numbers do."""
     return f"{history_id:016d}\0{event_id:019d}"
+
+
+#: Names an activity: instance, execution and event id, as a JSON list. The owner of its job.
+_owner = msgspec.json.Encoder().encode
+_owned: msgspec.json.Decoder[tuple[str, int, int]] = msgspec.json.Decoder(tuple[str, int, int])
+
+
+def owner_of(instance_id: str, execution_id: int, event_id: int) -> str:
+    """Write down whose activity a job is."""
+    return _owner((instance_id, execution_id, event_id)).decode()
+
+
+def owned_by(owner: str) -> tuple[str, int, int]:
+    """Read whose activity a job is: instance, execution, event."""
+    return _owned.decode(owner)
+
+
+def owner_prefix(instance_id: str) -> str:
+    """Give what the owners of all activities of an instance begin with, and no others do."""
+    return _owner([instance_id]).decode()[:-1] + ","

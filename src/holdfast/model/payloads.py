@@ -124,6 +124,12 @@ def ref_in(raw: msgspec.Raw) -> BlobRef | None:
     return None if found is None else BlobRef(found[1].decode(), int(found[2]))
 
 
+def refs_within(raw: msgspec.Raw) -> set[str]:
+    """Give the digests of all references in a JSON text, at whatever depth. What stands in a text is none."""
+    # Inside a JSON string the quotation marks would be escaped, and the form would not fit.
+    return {found[1].decode() for found in _REF.finditer(raw)} if b'"$blob"' in bytes(raw) else set()
+
+
 def shorten_error(text: str) -> str:
     """Make an error text storable: lone surrogates escaped, the middle cut beyond MAX_ERROR bytes."""
     raw = text.encode("utf-8", "backslashreplace")

@@ -105,7 +105,7 @@ def _in_tuple(value: Any, kind: type[Any]) -> str | None:
     for each in value or ():
         if type(each) is not kind:
             return ""
-        name = None if kind is str else misfit(each)
+        name = None if kind is str or kind is int else misfit(each)
         if name is not None:
             return name
     return None

@@ -17,6 +17,7 @@ from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStat
 from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Queue, pair
 from holdfast.model.times import Timestamp
 from holdfast.rules.changes import Change, Stamp, contradiction, demand, put
+from holdfast.rules.flowfold import FLOW_FOLDS
 from holdfast.rules.keys import hold_of, table_key
 from holdfast.rules.order import GAP, place, rank_of
 from holdfast.rules.schedulefold import SCHEDULE_FOLDS
@@ -422,6 +423,7 @@ _FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = {
     ev.DispatchPaused: _dispatch_paused,
     ev.DispatchResumed: _dispatch_resumed,
     **SCHEDULE_FOLDS,
+    **FLOW_FOLDS,
     ev.KeyDropped: _key_dropped,
     ev.CommandDone: _command_done,
     ev.CommandForgotten: _command_forgotten,

@@ -18,6 +18,7 @@ from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Webhook
+from holdfast.rules.flowstate import FlowState
 
 R = TypeVar("R", bound=Record)
 #: Records that have a name beside their id, unique within a namespace.
@@ -53,9 +54,19 @@ class Lane(StrEnum):
     DELIVERY = "delivery"
     #: Ended deliveries by their end.
     DELIVERED = "delivered"
+    #: Turns that are held, by the end of their lock.
+    TURN = "turn"
+    #: Messages that are held back, by the time they are delivered.
+    MAIL = "mail"
+    #: Parked messages by the time they are dropped.
+    PARKED = "parked"
+    #: Instances without a parent that are over, by their end.
+    ROOT = "root"
+    #: Sessions of activities by the end of their hold.
+    AFFINITY = "affinity"
 
 
-class State(Protocol):
+class State(FlowState, Protocol):
     """The look-ups a rule may use."""
 
     def get(self, kind: type[R], key: Key) -> R | None:

@@ -60,6 +60,7 @@ class MemoryStore:
             except BaseException:
                 self._tables.undo()
                 raise
+            self._tables.let_go()
             if fresh:
                 self._entries.extend(fresh)
                 self._added.notify_all()

@@ -12,8 +12,10 @@ from heapq import merge, nsmallest
 from itertools import islice
 from typing import Any, TypeVar, cast
 
+from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Queue, Record, key_of
 from holdfast.model.reservations import Reservation
@@ -23,7 +25,8 @@ from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
-from holdfast.stores.beside.naming import named_by
+from holdfast.stores.beside.naming import NAMING, named_by
+from holdfast.stores.flowlines import Flowlines
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import JobQuery, QueueCount
 from holdfast.stores.sidelines import Sidelines
@@ -42,7 +45,7 @@ _BEYOND = "\U0010ffff"
 FEW = 5_000
 
 
-class Tables:
+class Tables(Flowlines):
     """Every record of a store, and the orders it can be asked in."""
 
     def __init__(self) -> None:
@@ -54,6 +57,7 @@ class Tables:
         #: Jobs with a `not_before` that are among the ready ones all the same.
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
+        super().__init__(self._due)
         #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
         #: Who has which status; the QUEUED ones stand in their queues already, and so do the RUNNING ones.
@@ -86,6 +90,14 @@ class Tables:
             Group: self._side.reindex_group,
             Webhook: self._side.reindex_webhook,
             Delivery: self._side.reindex_delivery,
+            Instance: self.reindex_instance,
+            Execution: self.reindex_execution,
+            HistoryRow: self.reindex_row,
+            Message: self.reindex_message,
+            Turn: self.reindex_turn,
+            KeyValue: self.reindex_key,
+            Affinity: self.reindex_affinity,
+            Decision: self.reindex_decision,
         }
         #: Which blobs the records name; counted from the first question on, so that who has none pays nothing.
         self._named: Counter[str] | None = None
@@ -144,17 +156,19 @@ class Tables:
             listed.append((job.created_at, job.job_id))
             self._count(job, 1)
             self._side.reindex_job(None, job)
+            self.reindex_activity(None, job)
             if job.retry_of is not None:
                 self._link(job)
         for (held_back, queue_key), keys in places.items():
             (self._held_back if held_back else self._ready)[queue_key] = OrderedSet(keys)
         for lane, due_keys in dues.items():
-            self._due[lane] = OrderedSet(due_keys)
+            self._due[lane] = OrderedSet(due_keys)  # lanes of jobs alone: nobody else has put anything there yet
         for namespace, created_keys in created.items():
             self._created[namespace] = OrderedSet(created_keys)
 
     def _reindex_job(self, before: Job | None, after: Job | None) -> None:
         self._side.reindex_job(before, after)
+        self.reindex_activity(before, after)
         if before is not None:
             self._take_out(before)
         if after is not None:
@@ -289,6 +303,15 @@ class Tables:
             self._held_back[queue].discard(place(job))
             _place_of(self._ready, queue).add(place(job))
             self._promoted.add(job.job_id)
+        self.deliver(now, limit, self.records[Message])
+
+    def let_go(self) -> None:
+        """Forget the histories whose executions were removed; called when what was done cannot be undone any more."""
+        rows = self.records[HistoryRow]
+        for row in self.orphans():
+            del rows[key_of(row)]
+            if self._named is not None:
+                self._named.subtract(named_by(row))
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -516,7 +539,7 @@ class Tables:
         """Tell whether a record names that blob."""
         if self._named is None:
             self._named = Counter(
-                name for kind in (Job, Run) for record in self.records[kind].values() for name in named_by(record)
+                name for kind in NAMING for record in self.records[kind].values() for name in named_by(record)
             )
         return self._named[digest] > 0
 
@@ -539,6 +562,11 @@ _KIND_OF: dict[Lane, type[Record]] = {
     Lane.GROUP: Group,
     Lane.DELIVERY: Delivery,
     Lane.DELIVERED: Delivery,
+    Lane.TURN: Turn,
+    Lane.MAIL: Message,
+    Lane.PARKED: Message,
+    Lane.ROOT: Instance,
+    Lane.AFFINITY: Affinity,
 }
 
 

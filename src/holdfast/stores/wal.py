@@ -149,6 +149,7 @@ class WalStore:
             elif _may_miss(record.event):
                 _leave_room(tables)
             tables.seq, tables.ts = at
+        tables.let_go()
         tables.ts = Timestamp(self.journal.last_ts)
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -200,6 +201,7 @@ class WalStore:
             )
             raise
         # It is durable, whatever interrupts from here on.
+        self._tables.let_go()
         self._last_event = self._tables.seq
         self._added.notify_all()
         reach("wal.synced")

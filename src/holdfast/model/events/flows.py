@@ -108,12 +108,6 @@ class TurnExpired(Fact, frozen=True, kw_only=True, tag="turn:expired"):
     counted: bool
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
-    """What an instance says of itself from now on; NULL: nothing."""
-
-    custom_status: msgspec.Raw
-
-
 class KeyChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the running execution has made of a key; NULL: cleared."""
 
@@ -155,7 +149,9 @@ class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
     #: None: as they were.
     pinned_engine_version: str | None = None
     waiting_on: tuple[str, ...] | None = None
-    said: Said | None = None
+    #: Whether it says something else of itself from now on, and what; NULL: nothing.
+    said: bool = False
+    custom_status: msgspec.Raw = NULL
     keys: tuple[KeyChange, ...] = ()
     #: Keys whose changes become the instance's own: the execution is over.
     kept_keys: tuple[str, ...] = ()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from holdfast.model.artifacts import copies_in
+from holdfast.model.instances import Execution, HistoryRow, Instance, Message
 from holdfast.model.jobs import Job, Run
-from holdfast.model.payloads import NULL, ref_in
+from holdfast.model.payloads import NULL, ref_in, refs_within
 from holdfast.model.records import Record
+
+#: Kinds of records that may name a blob.
+NAMING: tuple[type[Record], ...] = (Job, Run, Instance, Execution, HistoryRow, Message)
 
 
 def named_by(record: Record | None) -> set[str]:
@@ -17,6 +21,14 @@ def named_by(record: Record | None) -> set[str]:
         case Run():
             payloads = (record.params_snapshot, record.details)
             listed = copies_in(record.artifacts) if record.artifacts != NULL else set()
+        case HistoryRow():
+            return refs_within(record.event)
+        case Message():
+            return refs_within(record.item)
+        case Execution():
+            return refs_within(record.output)
+        case Instance():
+            return refs_within(record.custom_status)
         case _:
             return set()
     return listed | {ref.digest for payload in payloads if (ref := ref_in(payload)) is not None}

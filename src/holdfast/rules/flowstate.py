@@ -1,0 +1,91 @@
+"""What the rules may look up about workflow instances. Part of `rules.state`; stores implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from holdfast.model.decisions import Decision
+from holdfast.model.ids import Token
+from holdfast.model.instances import Affinity, Execution, HistoryRow, KeyValue, Message, Turn
+from holdfast.model.jobs import Job
+
+
+class FlowState(Protocol):
+    """The look-ups about instances."""
+
+    def turn_by_token(self, token: Token) -> Turn | None:
+        """Give the turn with that token, held or taken by time, or None."""
+        ...
+
+    def local_turns(self) -> Iterator[Turn]:
+        """Walk the turns that are held by an opening of the store (`session_id` set)."""
+        ...
+
+    def stuck_turns(self) -> Iterator[Turn]:
+        """Walk the turns whose last holder gave a reason and that nobody holds, by instance."""
+        ...
+
+    def candidates(self) -> Iterator[str]:
+        """Walk the instances that something came in for and that nobody holds, by their first message. Lazy.
+
+        - Counted are messages that nothing holds back; the place of each is (`due_at`, `seq`).
+        - An instance without a record needs one among them that begins an execution.
+        """
+        ...
+
+    def visible(self, instance_id: str) -> Iterator[Message]:
+        """Walk the messages of an instance that nothing holds back and that are not parked, in order. Lazy."""
+        ...
+
+    def mail(self, instance_id: str) -> Sequence[Message]:
+        """Give all messages of an instance, parked and delayed ones too, by number."""
+        ...
+
+    def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
+        """Give the queued timers that this event asked for: one, unless it was sent twice."""
+        ...
+
+    def executions(self, instance_id: str) -> Sequence[Execution]:
+        """Give the executions of an instance, ascending."""
+        ...
+
+    def children(self, instance_id: str) -> Sequence[str]:
+        """Give the instances whose parent this one is, oldest first."""
+        ...
+
+    def history(self, history_id: int, after: int = 0) -> Sequence[HistoryRow]:
+        """Give the events of a history with ids above `after`, by id, as they were encoded."""
+        ...
+
+    def keys(self, instance_id: str) -> Sequence[KeyValue]:
+        """Give the keys of an instance, by name, those that are only cleared ones too."""
+        ...
+
+    def decisions(self, instance_id: str) -> Sequence[Decision]:
+        """Give the questions of an instance, by id."""
+        ...
+
+    def leased(self, token: Token) -> Job | None:
+        """Give the RUNNING job whose lease has that token, or None."""
+        ...
+
+    def activities(self, owner: str) -> Sequence[Job]:
+        """Give the jobs of an activity, oldest first; more than one where retries make a chain."""
+        ...
+
+    def activities_of(self, instance_id: str) -> Sequence[Job]:
+        """Give the jobs of all activities of an instance, by id."""
+        ...
+
+    def owned_queues(self) -> Sequence[str]:
+        """Give the queues in which activities wait, by name."""
+        ...
+
+    def affinities(self, owner_ids: Sequence[str]) -> Sequence[Affinity]:
+        """Give the sessions of these owners, by name."""
+        ...
+
+    def is_spoken_of(self, session: str) -> bool:
+        """Tell whether a QUEUED or RUNNING job belongs to that session of a worker."""
+        ...

@@ -1,0 +1,405 @@
+"""Indexes in memory of workflow instances: what came in for whom, who holds what, which history belongs where.
+
+The part of `stores.tables` that knows of instances: only the orders they can be asked in. An instance stands in
+the line of those that can be fetched with its first message alone, so that it is found, taken out and put back at the
+same cost with one message waiting as with a hundred thousand.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from holdfast.model.decisions import Decision
+from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import (
+    OVER,
+    Affinity,
+    Execution,
+    HistoryRow,
+    Instance,
+    KeyValue,
+    Message,
+    Turn,
+    message_key,
+    owned_by,
+)
+from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.times import Timestamp
+from holdfast.rules.state import Lane
+from holdfast.stores.ordered import OrderedSet
+
+K = TypeVar("K")
+V = TypeVar("V")
+DueKey = tuple[Timestamp, str]
+#: The place of a message.
+Place = tuple[Timestamp, int]
+
+
+class _Mailbox:
+    """The messages of one instance."""
+
+    __slots__ = ("all", "starts", "visible")
+
+    def __init__(self) -> None:
+        self.all: dict[int, Message] = {}
+        #: Those that nothing holds back, in order; and how many of them begin an execution.
+        self.visible: list[Place] = []
+        self.starts = 0
+
+
+class Flowlines:
+    """Who has mail, who is at work on it, and what they remember."""
+
+    def __init__(self, due: Mapping[Lane, OrderedSet[DueKey]]) -> None:
+        self._due = due
+        self._mail: dict[str, _Mailbox] = {}
+        #: The first visible message of each instance that can be fetched, and where each stands.
+        self._line: OrderedSet[tuple[Timestamp, int, str]] = OrderedSet()
+        self._heads: dict[str, Place] = {}
+        #: Messages whose time was seen to have come.
+        self._shown: set[int] = set()
+        self._timers: dict[tuple[str, int, int], set[int]] = {}
+        self._turns: dict[str, Turn] = {}
+        self._by_token: dict[Token, str] = {}
+        self._instances: dict[str, Instance] = {}
+        self._children: dict[str, dict[str, Instance]] = {}
+        self._executions: dict[str, dict[int, Execution]] = {}
+        self._histories: dict[int, list[HistoryRow]] = {}
+        #: Histories whose execution was removed in the batch under way.
+        self._orphans: set[int] = set()
+        self._keys: dict[str, dict[str, KeyValue]] = {}
+        self._decisions: dict[str, dict[str, Decision]] = {}
+        self._affinities: dict[str, dict[str, Affinity]] = {}
+        #: Of jobs that are activities: by token while RUNNING, by owner, by instance; and how many wait where.
+        self._leased: dict[Token, Job] = {}
+        self._owned: dict[str, dict[JobId, Job]] = {}
+        self._jobs_of: dict[str, dict[JobId, Job]] = {}
+        self._waiting: dict[str, int] = {}
+        #: Session of a worker → its QUEUED and RUNNING jobs.
+        self._sessions: dict[str, int] = {}
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def reindex_message(self, before: Message | None, after: Message | None) -> None:
+        """Follow a message."""
+        message = after or before
+        assert message is not None
+        box = self._mail.get(message.instance_id)
+        if box is None:
+            box = self._mail[message.instance_id] = _Mailbox()
+        if before is not None:
+            self._unfile(box, before)
+        if after is not None:
+            self._file(box, after)
+        if not box.all:
+            del self._mail[message.instance_id]
+        self._line_up(message.instance_id)
+
+    def _file(self, box: _Mailbox, message: Message) -> None:
+        box.all[message.seq] = message
+        if message.execution_id is not None and message.event_id is not None:
+            asked = (message.instance_id, message.execution_id, message.event_id)
+            self._timers.setdefault(asked, set()).add(message.seq)
+        if message.parked is not None:
+            if message.drop_at is not None:
+                self._due[Lane.PARKED].add((message.drop_at, message_key(message.seq)))
+        elif message.visible_at is not None:
+            self._due[Lane.MAIL].add((message.visible_at, message_key(message.seq)))
+        else:
+            _show(box, message)
+
+    def _unfile(self, box: _Mailbox, message: Message) -> None:
+        del box.all[message.seq]
+        if message.execution_id is not None and message.event_id is not None:
+            asked = (message.instance_id, message.execution_id, message.event_id)
+            self._timers[asked].discard(message.seq)
+            if not self._timers[asked]:
+                del self._timers[asked]
+        if message.parked is not None:
+            if message.drop_at is not None:
+                self._due[Lane.PARKED].discard((message.drop_at, message_key(message.seq)))
+            return
+        if message.visible_at is not None:
+            self._due[Lane.MAIL].discard((message.visible_at, message_key(message.seq)))
+            if message.seq not in self._shown:
+                return
+            self._shown.discard(message.seq)
+        del box.visible[bisect_left(box.visible, (message.due_at, message.seq))]
+        box.starts -= message.is_start
+
+    def deliver(self, now: Timestamp, limit: int, messages: Mapping[str, Message]) -> None:
+        """Let up to `limit` messages be delivered whose time has come."""
+        for when, key in list(islice(self._due[Lane.MAIL].walk(), limit)):
+            if when > now:
+                return
+            self._due[Lane.MAIL].discard((when, key))
+            message = messages[key]
+            self._shown.add(message.seq)
+            _show(self._mail[message.instance_id], message)
+            self._line_up(message.instance_id)
+
+    def _line_up(self, instance_id: str) -> None:
+        """Put an instance where it belongs in the line, or take it out."""
+        box = self._mail.get(instance_id)
+        turn = self._turns.get(instance_id)
+        held = turn is not None and turn.locked_until is not None
+        head: Place | None = None
+        if box is not None and box.visible and not held and (box.starts or instance_id in self._instances):
+            head = box.visible[0]
+        before = self._heads.get(instance_id)
+        if before == head:
+            return
+        if before is not None:
+            self._line.discard((*before, instance_id))
+            del self._heads[instance_id]
+        if head is not None:
+            self._line.add((*head, instance_id))
+            self._heads[instance_id] = head
+
+    def candidates(self) -> Iterator[str]:
+        """Walk the instances that can be fetched, by their first message."""
+        return (key[2] for key in self._line)
+
+    def visible(self, instance_id: str) -> Iterator[Message]:
+        """Walk the messages of an instance that nothing holds back, in order."""
+        box = self._mail.get(instance_id)
+        return iter(()) if box is None else (box.all[seq] for _, seq in box.visible)
+
+    def mail(self, instance_id: str) -> Sequence[Message]:
+        """Give all messages of an instance, by number."""
+        box = self._mail.get(instance_id)
+        return [] if box is None else [box.all[seq] for seq in sorted(box.all)]
+
+    def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
+        """Give the queued timers that an event asked for: one, unless it was sent twice."""
+        found = self._timers.get((instance_id, execution_id, event_id), ())
+        return [self._mail[instance_id].all[seq] for seq in sorted(found)]
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def reindex_turn(self, before: Turn | None, after: Turn | None) -> None:
+        """Follow a turn."""
+        if before is not None:
+            self._turns.pop(before.instance_id, None)
+            if before.token is not None:
+                self._by_token.pop(before.token, None)
+            if before.locked_until is not None:
+                self._due[Lane.TURN].discard((before.locked_until, before.instance_id))
+        if after is not None:
+            self._turns[after.instance_id] = after
+            if after.token is not None:
+                self._by_token[after.token] = after.instance_id
+            if after.locked_until is not None:
+                self._due[Lane.TURN].add((after.locked_until, after.instance_id))
+        turn = after or before
+        assert turn is not None
+        self._line_up(turn.instance_id)
+
+    def turn_by_token(self, token: Token) -> Turn | None:
+        """Give the turn with that token, or None."""
+        instance_id = self._by_token.get(token)
+        return None if instance_id is None else self._turns[instance_id]
+
+    def local_turns(self) -> Iterator[Turn]:
+        """Walk the turns that an opening of the store holds."""
+        held = (self._turns[key] for _, key in self._due[Lane.TURN])
+        return (turn for turn in held if turn.session_id is not None)
+
+    def stuck_turns(self) -> Iterator[Turn]:
+        """Walk the turns that were given back with a reason and that nobody holds, by instance."""
+        stuck = (turn for turn in self._turns.values() if turn.reason is not None and turn.locked_until is None)
+        return iter(sorted(stuck, key=lambda turn: turn.instance_id))
+
+    # --- instances --------------------------------------------------------------------------------------------------
+
+    def reindex_instance(self, before: Instance | None, after: Instance | None) -> None:
+        """Follow an instance."""
+        if before is not None:
+            del self._instances[before.instance_id]
+            if before.parent_instance_id is not None:
+                _drop(self._children, before.parent_instance_id, before.instance_id)
+            elif before.completed_at is not None and before.status in OVER:
+                self._due[Lane.ROOT].discard((before.completed_at, before.instance_id))
+        if after is not None:
+            self._instances[after.instance_id] = after
+            if after.parent_instance_id is not None:
+                self._children.setdefault(after.parent_instance_id, {})[after.instance_id] = after
+            elif after.completed_at is not None and after.status in OVER:
+                self._due[Lane.ROOT].add((after.completed_at, after.instance_id))
+        if before is None or after is None:
+            instance = after or before
+            assert instance is not None
+            self._line_up(instance.instance_id)
+
+    def children(self, instance_id: str) -> Sequence[str]:
+        """Give the instances whose parent this one is, oldest first."""
+        found = self._children.get(instance_id, {}).values()
+        return [child.instance_id for child in sorted(found, key=lambda child: child.seq)]
+
+    def reindex_execution(self, before: Execution | None, after: Execution | None) -> None:
+        """Follow an execution; its history goes with it, when the batch is over."""
+        if before is not None:
+            _drop(self._executions, before.instance_id, before.execution_id)
+            if after is None and before.history_id in self._histories:
+                self._orphans.add(before.history_id)
+        if after is not None:
+            self._executions.setdefault(after.instance_id, {})[after.execution_id] = after
+            if before is None:
+                self._orphans.discard(after.history_id)
+
+    def executions(self, instance_id: str) -> Sequence[Execution]:
+        """Give the executions of an instance, ascending."""
+        found = self._executions.get(instance_id, {})
+        return [found[number] for number in sorted(found)]
+
+    # --- histories --------------------------------------------------------------------------------------------------
+
+    def reindex_row(self, before: HistoryRow | None, after: HistoryRow | None) -> None:
+        """Follow a row of a history: nearly always a new one behind the last."""
+        row = after or before
+        assert row is not None
+        rows = self._histories.setdefault(row.history_id, [])
+        if before is not None:
+            del rows[bisect_left(rows, before.event_id, key=_event_id)]
+        if after is not None:
+            if rows and rows[-1].event_id > after.event_id:
+                insort(rows, after, key=_event_id)
+            else:
+                rows.append(after)
+        if not rows:
+            del self._histories[row.history_id]
+
+    def history(self, history_id: int, after: int = 0) -> Sequence[HistoryRow]:
+        """Give the events of a history with ids above `after`, by id."""
+        rows = self._histories.get(history_id, [])
+        return rows[bisect_left(rows, after + 1, key=_event_id) :]
+
+    def orphans(self) -> list[HistoryRow]:
+        """Give the rows whose execution is gone for good, and forget which they are."""
+        if not self._orphans:
+            return []
+        rows = [row for history_id in self._orphans for row in self._histories.pop(history_id, ())]
+        self._orphans.clear()
+        return rows
+
+    # --- what instances remember ------------------------------------------------------------------------------------
+
+    def reindex_key(self, before: KeyValue | None, after: KeyValue | None) -> None:
+        """Follow a key of an instance."""
+        if after is not None:
+            self._keys.setdefault(after.instance_id, {})[after.key] = after
+        elif before is not None:
+            _drop(self._keys, before.instance_id, before.key)
+
+    def keys(self, instance_id: str) -> Sequence[KeyValue]:
+        """Give the keys of an instance, by name."""
+        found = self._keys.get(instance_id, {})
+        return [found[key] for key in sorted(found)]
+
+    def reindex_decision(self, before: Decision | None, after: Decision | None) -> None:
+        """Follow a question."""
+        if after is not None:
+            self._decisions.setdefault(after.instance_id, {})[after.decision_id] = after
+        elif before is not None:
+            _drop(self._decisions, before.instance_id, before.decision_id)
+
+    def decisions(self, instance_id: str) -> Sequence[Decision]:
+        """Give the questions of an instance, by id."""
+        found = self._decisions.get(instance_id, {})
+        return [found[key] for key in sorted(found)]
+
+    # --- activities -------------------------------------------------------------------------------------------------
+
+    def reindex_activity(self, before: Job | None, after: Job | None) -> None:
+        """Follow a job that is an activity, or goes to one worker; others cost two looks."""
+        for job, by in ((before, -1), (after, 1)):
+            if job is None:
+                continue
+            active = job.status in (JobStatus.QUEUED, JobStatus.RUNNING)
+            if job.affinity is not None and active:
+                _count(self._sessions, job.affinity, by)
+            if job.owner is not None:
+                self._count_activity(job, job.owner, by)
+
+    def _count_activity(self, job: Job, owner: str, by: int) -> None:
+        instance_id = owned_by(owner)[0]
+        if by > 0:
+            self._owned.setdefault(owner, {})[job.job_id] = job
+            self._jobs_of.setdefault(instance_id, {})[job.job_id] = job
+        else:
+            _drop(self._owned, owner, job.job_id)
+            _drop(self._jobs_of, instance_id, job.job_id)
+        if job.status is JobStatus.QUEUED:
+            _count(self._waiting, job.queue, by)
+        if job.token is not None:
+            if by > 0:
+                self._leased[job.token] = job
+            else:
+                self._leased.pop(job.token, None)
+
+    def leased(self, token: Token) -> Job | None:
+        """Give the RUNNING activity whose lease has that token, or None."""
+        return self._leased.get(token)
+
+    def activities(self, owner: str) -> Sequence[Job]:
+        """Give the jobs of an activity, oldest first."""
+        return sorted(self._owned.get(owner, {}).values(), key=lambda job: (job.created_at, job.job_id))
+
+    def activities_of(self, instance_id: str) -> Sequence[Job]:
+        """Give the jobs of all activities of an instance, by id."""
+        found = self._jobs_of.get(instance_id, {})
+        return [found[job_id] for job_id in sorted(found)]
+
+    def owned_queues(self) -> Sequence[str]:
+        """Give the queues in which activities wait, by name."""
+        return sorted(self._waiting)
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    def reindex_affinity(self, before: Affinity | None, after: Affinity | None) -> None:
+        """Follow a session."""
+        if before is not None:
+            _drop(self._affinities, before.owner_id, before.session)
+            self._due[Lane.AFFINITY].discard((before.locked_until, before.session))
+        if after is not None:
+            self._affinities.setdefault(after.owner_id, {})[after.session] = after
+            self._due[Lane.AFFINITY].add((after.locked_until, after.session))
+
+    def affinities(self, owner_ids: Sequence[str]) -> Sequence[Affinity]:
+        """Give the sessions of these owners, by name."""
+        found = [one for owner_id in set(owner_ids) for one in self._affinities.get(owner_id, {}).values()]
+        return sorted(found, key=lambda one: one.session)
+
+    def is_spoken_of(self, session: str) -> bool:
+        """Tell whether a QUEUED or RUNNING job belongs to that session."""
+        return session in self._sessions
+
+
+def _event_id(row: HistoryRow) -> int:
+    return row.event_id
+
+
+def _show(box: _Mailbox, message: Message) -> None:
+    """Let a message be delivered."""
+    insort(box.visible, (message.due_at, message.seq))
+    box.starts += message.is_start
+
+
+def _drop(having: dict[str, dict[K, Any]], name: str, key: K) -> None:
+    """Take one out; what is left empty goes, too."""
+    found = having.get(name)
+    if found is not None:
+        found.pop(key, None)
+        if not found:
+            del having[name]
+
+
+def _count(counts: dict[str, int], name: str, by: int) -> None:
+    total = counts.get(name, 0) + by
+    if total:
+        counts[name] = total
+    else:
+        counts.pop(name, None)
