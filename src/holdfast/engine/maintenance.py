@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -22,6 +22,7 @@ from holdfast.model.outcomes import Fired, Swept
 from holdfast.model.schedules import Schedule
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
+from holdfast.rules.reservations import local_reservations
 from holdfast.rules.state import Lane
 from holdfast.rules.timetable import after_a_pause, plan
 from holdfast.rules.values import problem_with
@@ -30,7 +31,7 @@ from holdfast.stores.protocol import View
 log = logging.getLogger(__name__)
 
 #: Lanes in which something lapses, and those that a tick looks after.
-LAPSING = (Lane.LEASE, Lane.TTL)
+LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION)
 TICKING = (*LAPSING, Lane.SCHEDULE)
 #: Schedules fired in one commit.
 FIRES = 100
@@ -51,9 +52,9 @@ SWEEP = 100
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What one round did."""
 
-    #: Leases and queued jobs that time ended.
+    #: Leases, reservations and queued jobs that time ended.
     expired: int = 0
-    #: Local leases of earlier openings.
+    #: Local leases and reservations of earlier openings.
     ended_sessions: int = 0
     #: Nominal times of schedules that came, or were made up for; and those that were missed.
     fired: int = 0
@@ -74,9 +75,10 @@ def recover(engine: Engine) -> Report:
 
 
 def end_dead_sessions(engine: Engine) -> int:
-    """End the leases of processes of this machine that have died, without waiting for them to lapse."""
+    """End what processes of this machine hold that have died, without waiting for it to lapse."""
     with engine.read() as view:
-        foreign = {job.session_id for job in view.local_leases()} - {engine.session_id, None}
+        foreign = {held.session_id for held in chain(view.local_leases(), local_reservations(view))}
+        foreign -= {engine.session_id, None}
     gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
@@ -198,6 +200,8 @@ def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
         Lane.FAILED: later(now, -kept.failed_s),
         Lane.COMMAND: later(now, -REMEMBER_S),
         Lane.KEY: now,
+        Lane.RESERVED: later(now, -RESERVED_S),
+        Lane.DELIVERED: later(now, -kept.deliveries_s),
     }
     with engine.read() as view:
         return any((when := view.next_due(lane)) is not None and when <= limit for lane, limit in limits.items())

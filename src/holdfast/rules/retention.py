@@ -1,16 +1,17 @@
-"""Retention: which ended jobs, remembered commands and lapsed keys go. Whole chains only, never live ones."""
+"""Retention: which ended jobs and deliveries, remembered commands and lapsed keys go. Only whole chains that are over."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from holdfast.model.commands import Prune, Retention
-from holdfast.model.events import CommandForgotten, Event, JobPruned, KeyDropped
+from holdfast.model.events import CommandForgotten, DeliveryPruned, Event, JobPruned, KeyDropped
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Swept
 from holdfast.model.records import DoneCommand, HeldKey
 from holdfast.model.times import Timestamp, later
+from holdfast.model.webhooks import Delivery
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.limits import is_counted
 from holdfast.rules.repeats import REMEMBER_S
@@ -45,6 +46,11 @@ def decide_prune(state: State, command: Prune, now: Timestamp) -> Decision:
             break
         assert isinstance(record, HeldKey)
         events.append(KeyDropped(namespace=record.namespace, unique_key=record.unique_key, cmd=command.cmd))
+    for record in state.due(Lane.DELIVERED, later(now, -command.retention.deliveries_s)):
+        if len(events) >= command.limit:
+            break
+        assert isinstance(record, Delivery)
+        events.append(DeliveryPruned(delivery_id=record.delivery_id, cmd=command.cmd))
     return answer(Swept(count=len(events), more=len(events) >= command.limit), *events)
 
 
