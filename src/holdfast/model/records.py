@@ -127,9 +127,10 @@ def key_of(record: Record) -> Key:
             return record.delivery_id
 
 
-#: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs, templates before
-#: the schedules that use them.
+#: Table name → kind of record, in the order a snapshot is written and read: groups before their jobs, jobs before
+#: their runs, templates before the schedules that use them.
 TABLES: dict[str, type[Record]] = {
+    "job_groups": Group,
     "jobs": Job,
     "job_runs": Run,
     "queues": Queue,
@@ -139,7 +140,6 @@ TABLES: dict[str, type[Record]] = {
     "job_templates": Template,
     "schedules": Schedule,
     "direct_reservations": Reservation,
-    "job_groups": Group,
     "webhooks": Webhook,
     "webhook_deliveries": Delivery,
 }
