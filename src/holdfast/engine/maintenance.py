@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from itertools import islice
 
 import msgspec
 
@@ -22,7 +22,7 @@ from holdfast.model.outcomes import Fired, Swept
 from holdfast.model.schedules import Schedule
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
-from holdfast.rules.reservations import local_reservations
+from holdfast.rules.reservations import local_holders
 from holdfast.rules.state import Lane
 from holdfast.rules.timetable import after_a_pause, plan
 from holdfast.rules.values import problem_with
@@ -77,8 +77,7 @@ def recover(engine: Engine) -> Report:
 def end_dead_sessions(engine: Engine) -> int:
     """End what processes of this machine hold that have died, without waiting for it to lapse."""
     with engine.read() as view:
-        foreign = {held.session_id for held in chain(view.local_leases(), local_reservations(view))}
-        foreign -= {engine.session_id, None}
+        foreign = {held.session_id for held in local_holders(view)} - {engine.session_id, None}
     gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
@@ -200,7 +199,7 @@ def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
         Lane.FAILED: later(now, -kept.failed_s),
         Lane.COMMAND: later(now, -REMEMBER_S),
         Lane.KEY: now,
-        Lane.RESERVED: later(now, -RESERVED_S),
+        Lane.RESERVED: later(now, -kept.reservations_s),
         Lane.DELIVERED: later(now, -kept.deliveries_s),
     }
     with engine.read() as view:
