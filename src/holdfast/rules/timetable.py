@@ -101,13 +101,19 @@ def due(schedule: Schedule, now: Timestamp) -> Round | None:
     fire_at, trigger_at = schedule.next_fire_at, schedule.next_trigger_at
     if not schedule.enabled or fire_at is None or trigger_at is None or trigger_at > now:
         return None
-    if seconds_between(trigger_at, now) <= schedule.grace_s:
+    if not is_late(schedule, now):
         return Round((fire_at,), 0, fire_at)
     oldest = _oldest(schedule, now)
     if schedule.catch_up is CatchUp.ALL:
         return _each(schedule, fire_at, oldest, now)
     number, until = _passed(schedule, fire_at, now)
     return Round((until,), number - 1, until) if until >= oldest else Round((), number, until)
+
+
+def is_late(schedule: Schedule, now: Timestamp) -> bool:
+    """Tell whether the next fire is later than its grace allows, so that others may have passed, too."""
+    trigger_at = schedule.next_trigger_at
+    return trigger_at is not None and seconds_between(trigger_at, now) > schedule.grace_s
 
 
 def _each(schedule: Schedule, fire_at: Timestamp, oldest: Timestamp, now: Timestamp) -> Round:
