@@ -6,6 +6,7 @@ import pytest
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model import events as ev
 from holdfast.model.jobs import Backoff, Job, JobStatus
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, Template
 from holdfast.model.times import Timestamp
@@ -49,6 +50,11 @@ EVERY = [
     ev.SchedulePaused(schedule_id="s", version=3, reason="r"),
     ev.ScheduleResumed(schedule_id="s", version=4, **NEXT),
     ev.ScheduleDeleted(schedule_id="s"),
+    ev.ReservationAcquired(reservation=Reservation("r", "q", "me", NOW, NOW, session_id="s")),
+    ev.ReservationRenewed(reservation_id="r", expires_at=NOW),
+    ev.ReservationReleased(reservation_id="r"),
+    ev.ReservationExpired(reservation_id="r", reason="restart"),
+    ev.ReservationPruned(reservation_id="r"),
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -70,7 +76,7 @@ def test_an_event_written_and_read_is_the_same_event(event):
 def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
-    nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "key", "command"}
+    nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "key", "command"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 
 

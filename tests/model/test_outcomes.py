@@ -18,6 +18,7 @@ from holdfast.model.outcomes import (
     Outcome,
     Refusal,
     Reported,
+    Reserved,
     Saved,
     Submitted,
     Swept,
@@ -25,6 +26,7 @@ from holdfast.model.outcomes import (
     encode_outcome,
     refuse,
 )
+from holdfast.model.reservations import ReservationStatus
 
 JOB = Job("j", "t", msgspec.Raw(b"{}"), "2026-01-01T00:00:00.000000Z")
 EVERY = [
@@ -35,6 +37,7 @@ EVERY = [
     CancelAnswer(outcome="requested"),
     Changed(job_id="j", position=0),
     Done(),
+    Reserved(reservation_id="r", status=ReservationStatus.ACTIVE, expires_at="t", left_s=1.5),
     Saved(id="s", version=2, created=True),
     Fired(jobs=(Submitted("j", created=True),), missed=3),
     Backfilled(count=3, next_since="2026-01-01T00:00:00.000000Z"),

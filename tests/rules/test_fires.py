@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidValue
 from holdfast.rules.cron import Cron, parse_cron
-from holdfast.rules.fires import count_fires, fires_after, instant_of, parse_zone
+from holdfast.rules.fires import count_fires, fires_after, instant_of, parse_zone, time_in
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "cron" / "fires.json").read_text())
 
@@ -87,7 +87,24 @@ def test_fires_grow_strictly_through_years_of_clock_changes():
         assert all(earlier < later for earlier, later in pairwise(found))
 
 
-@pytest.mark.parametrize("name", ["Europe/Atlantis", "", "../etc/passwd", "/etc/localtime", "Europe", "\0", "x" * 300])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Europe/Atlantis",
+        "",
+        "../etc/passwd",
+        "/etc/localtime",
+        "Europe",
+        "\0",
+        "x" * 300,
+        # Files beside the zones: of each machine its own, or with leap seconds, or no place at all.
+        "localtime",
+        "posixrules",
+        "right/UTC",
+        "posix/Europe/Paris",
+        "Factory",
+    ],
+)
 def test_what_is_no_time_zone_is_refused(name):
     with pytest.raises(InvalidValue, match="is not a time zone"):
         parse_zone(name)
@@ -110,6 +127,30 @@ def test_what_is_no_time_zone_is_refused(name):
 )
 def test_a_local_time_is_the_first_of_two_or_the_first_instant_after_its_gap(zone, local, instant):
     assert instant_of(datetime.fromisoformat(local), parse_zone(zone)) == moment(instant)
+
+
+@pytest.mark.parametrize(
+    ("zone", "local", "instant"),
+    [
+        ("Europe/Paris", "2026-07-01T09:00", "2026-07-01T07:00:00.000000Z"),
+        ("Europe/Paris", "2026-07-01T09:00+05:00", "2026-07-01T04:00:00.000000Z"),
+    ],
+)
+def test_a_time_without_offset_is_local(zone, local, instant):
+    assert time_in(datetime.fromisoformat(local), zone, "at") == instant
+
+
+@pytest.mark.parametrize(
+    ("zone", "local"),
+    [
+        ("America/New_York", datetime.fromisoformat("9999-12-31T23:00")),
+        ("Asia/Tokyo", datetime.fromisoformat("0001-01-01T00:00")),
+        ("UTC", datetime.fromisoformat("9999-12-31T23:00-05:00")),
+    ],
+)
+def test_a_local_time_beyond_the_calendar_is_refused(zone, local):
+    with pytest.raises(InvalidValue, match="beyond the calendar"):
+        time_in(local, zone, "at")
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,6 +13,7 @@ from holdfast.model.outcomes import Fired
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later
+from holdfast.rules import fires, timetable
 from holdfast.rules.firing import fire_id
 
 
@@ -121,3 +122,17 @@ def test_an_edit_between_two_fires_counts_for_the_second_only(world):
     assert world.job(first.job_id) == first
     world.wait(60)
     assert world.job(fire(world).jobs[0].job_id).queue == "slow"
+
+
+def test_a_schedule_that_can_no_longer_be_planned_is_set_aside_and_says_why(world, monkeypatch):
+    put(world, interval_s=None, cron_expression="0 * * * *", timezone="Europe/Paris")
+    world.wait(3600)
+    with monkeypatch.context() as old:
+        # The zones of this machine do not have it any more.
+        old.setattr(timetable, "parse_zone", lambda name: fires.parse_zone(f"{name}/Lost"))
+        assert fire(world) == Fired()
+    found = world.tables.get(Schedule, "s")
+    assert (found.enabled, found.next_fire_at, found.version) == (False, None, 2)
+    assert "'Europe/Paris/Lost' is not a time zone" in found.pause_reason
+    world.do(c.ResumeSchedule(schedule_id="s"))
+    assert world.tables.get(Schedule, "s").next_fire_at == later(START, 7200)

@@ -69,11 +69,18 @@ def test_several_queues_are_merged_by_the_same_order():
 def test_a_worker_gets_only_the_tasks_it_knows_and_nothing_blocks_the_job_behind():
     world = World()
     world.enqueue("unknown", job_type="x", priority=9)
-    world.enqueue("direct")
-    world.tables.put(Job, "direct", msgspec.structs.replace(world.job("direct"), direct=True))
     world.enqueue("mine")
     assert ids(world.lease(9, job_types=("t",))) == ["mine"]
     assert ids(world.lease(9, job_types=())) == []
+
+
+def test_a_direct_job_is_left_out_even_where_damage_has_queued_it():
+    world = World()
+    world.enqueue("direct")
+    world.enqueue("mine")
+    world.tables.put(Job, "direct", msgspec.structs.replace(world.job("direct"), direct=True))
+    decision = world.decide(c.Lease(worker_id="w", n=9))
+    assert ids(decision.outcome.grants) == ["mine"]
 
 
 def test_no_more_than_asked_for_is_granted():

@@ -5,7 +5,7 @@ import pytest
 from world import START, World, content
 
 from holdfast.model import commands as c
-from holdfast.model.jobs import Backoff, Job
+from holdfast.model.jobs import Backoff
 from holdfast.model.payloads import NULL
 from holdfast.model.times import later
 from holdfast.rules.retry import delay_s
@@ -118,11 +118,8 @@ def test_an_id_that_is_taken_is_refused():
     assert world.refused(c.Retry(job_id="j", new_job_id="j")) == "id_reused"
 
 
-def test_a_completed_or_direct_job_is_not_retried():
+def test_a_completed_job_is_not_retried():
     assert ended("COMPLETED").refused(c.Retry(job_id="j", new_job_id="j2")) == "invalid_operation"
-    world = ended("FAILED")
-    world.tables.put(Job, "j", msgspec.structs.replace(world.job(), direct=True))
-    assert world.refused(c.Retry(job_id="j", new_job_id="j2")) == "invalid_operation"
 
 
 def test_a_link_of_a_chain_that_was_followed_is_not_retried_and_its_follower_is_named():

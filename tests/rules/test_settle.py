@@ -207,15 +207,6 @@ def test_a_snooze_waits_as_long_as_asked():
     assert (world.job().not_before, world.run().reason) == (later(START, 7), "snoozed")
 
 
-def test_a_direct_job_that_fails_is_never_tried_again():
-    world = World()
-    token = world.start("j")
-    job = world.job()
-    world.tables.put(type(job), "j", msgspec.structs.replace(job, direct=True))
-    end(world, "raises", token)
-    assert world.job().status == "FAILED"
-
-
 # --- the same report again --------------------------------------------------------------------------------------------
 
 

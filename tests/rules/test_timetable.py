@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.schedules import CatchUp, Schedule
-from holdfast.model.times import Timestamp, later, parse_timestamp, seconds_between
+from holdfast.model.times import FIRST, Timestamp, later, parse_timestamp, seconds_between
 from holdfast.rules.timetable import AT_ONCE, Round, after_a_pause, due, local_note, nominal, passes_over, plan
 
 BORN = Timestamp("2026-01-01T00:00:00.000000Z")
@@ -93,8 +93,37 @@ def test_a_cron_fires_strictly_later_than_its_creation():
     assert first(schedule(cron_expression="0 0 * * *"), 1) == ["2026-01-02T00:00"]
 
 
-def test_the_calendar_may_end():
-    assert list(nominal(schedule(interval_s=1e10), at("9990-01-01T00:00:00"))) == []
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York", "Pacific/Apia"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"interval_s": 1e10},
+        {"interval_s": 3e7, "start_at": at("9997-01-01T00:00:00")},
+        {"cron_expression": "0 0 1 1 *"},
+        {"cron_expression": "0 0 29 2 *"},
+        {"cron_expression": "30 2 * * 0", "start_at": at("9998-11-01T00:00:00")},
+        {"run_at": at("9999-12-31T23:59:59")},
+    ],
+)
+def test_the_calendar_may_end(zone, when):
+    made = schedule(timezone=zone, **when)
+    found = list(nominal(made, at("9990-01-01T00:00:00")))
+    assert found == sorted(found)
+    assert all("9990" < fire < "9999" for fire in found)
+    assert all(local_note(made, fire) for fire in found)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_the_calendar_has_a_beginning(zone):
+    made = schedule(cron_expression="0 0 1 1 *", timezone=zone)
+    assert first(made, 1, FIRST)[0] < "0003-01-02"
+
+
+def test_a_one_off_before_its_start_or_at_its_end_never_fires():
+    when = at("2026-01-05T10:00:00")
+    assert first(schedule(run_at=when, start_at=when), 1) == ["2026-01-05T10:00"]
+    assert first(schedule(run_at=when, start_at=later(when, 1)), 1) == []
+    assert first(schedule(run_at=when, end_at=when), 1) == []
 
 
 # --- the next one -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,17 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob, PauseQueue, PutSchedule, PutTemplate
+from holdfast.model.commands import (
+    Complete,
+    Enqueue,
+    Fail,
+    Lease,
+    NewJob,
+    PauseQueue,
+    PutSchedule,
+    PutTemplate,
+    Reserve,
+)
 from holdfast.model.ids import JobId
 from holdfast.model.records import TABLES
 from holdfast.model.schedules import NewSchedule
@@ -42,6 +52,7 @@ def fill(path: Path) -> None:
     engine.ask(PutTemplate(template_id="t-1", template=template))
     schedule = NewSchedule(name="nightly", template_id="t-1", cron_expression="0 3 * * *", param_overrides=params)
     engine.ask(PutSchedule(schedule_id="s-1", schedule=schedule))
+    engine.ask(Reserve(reservation_id="r-1", queue="mail", reserved_by="me", session_id="s"))
     engine.close()
 
 

@@ -5,6 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from holdfast.engine import rounds
+from holdfast.points import listening
 from holdfast.rules import timetable
 from holdfast.workers.pump import NAP_S
 
@@ -62,6 +64,21 @@ def test_a_worker_that_sleeps_until_a_schedule_is_due_notices_that_the_clock_lea
     clock.advance(1)
     drive(w)
     assert made.record().fires == 1
+    w.slots.close()
+
+
+def test_what_is_made_up_for_is_made_at_once_and_other_work_is_sent_in_between(hf, clock, note, monkeypatch):
+    made = hf.schedule("s", note, every=60, catch_up="all", overlap="allow", queue="elsewhere")
+    w = hf.worker(["default"], concurrency=1)
+    clock.advance(86_400)
+    monkeypatch.setattr(rounds, "ROUND_S", 0.0)  # each round has one commit
+    counts = []
+    with listening("pump.sending", lambda: counts.append(made.record().fires)):
+        for _ in range(20):
+            w.pump._hope = True
+            w.pump.cycle()
+    assert made.record().fires == 1440
+    assert counts[:3] == [0, 100, 200]
     w.slots.close()
 
 

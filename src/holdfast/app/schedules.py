@@ -30,9 +30,9 @@ from holdfast.model.outcomes import Backfilled, Saved
 from holdfast.model.payloads import EMPTY, laid_over, pack
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.schedules import Schedule as Record
-from holdfast.model.times import Timestamp, stamp
+from holdfast.model.times import Timestamp
 from holdfast.rules.cron import parse_cron
-from holdfast.rules.fires import instant_of, parse_zone
+from holdfast.rules.fires import parse_zone, time_in
 from holdfast.rules.firing import backfill_times
 from holdfast.rules.timetable import Preview, preview
 
@@ -104,7 +104,7 @@ def _value(name: str, value: Any, zone: str) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, datetime):
-        return stamp(value if value.tzinfo is not None else instant_of(value, parse_zone(zone)))
+        return time_in(value, zone, name)
     if name in _ENUMS:
         try:
             return _ENUMS[name](value)

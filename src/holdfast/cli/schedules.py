@@ -32,8 +32,8 @@ from holdfast.model.outcomes import Refusal
 from holdfast.model.payloads import NULL
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import Template
-from holdfast.model.times import Timestamp, stamp
-from holdfast.rules.fires import instant_of, parse_zone
+from holdfast.model.times import Timestamp
+from holdfast.rules.fires import time_in
 from holdfast.rules.firing import backfill_times
 from holdfast.rules.schedules import fault_in_itself
 from holdfast.rules.timetable import preview as fires_to_come
@@ -85,7 +85,7 @@ def _fields(chosen: dict[str, Any], zone: str) -> dict[str, Any]:
         if value == OrNone.WORD and name not in ("cron_expression", "timezone", "run_at"):
             fields[name] = None
         elif name in ("run_at", "start_at", "end_at"):
-            fields[name] = _moment(name, value, zone)
+            fields[name] = _moment(f"--{name.removesuffix('_at').replace('run', 'at')}", value, zone)
         else:
             fields[name] = value
     return fields
@@ -93,13 +93,11 @@ def _fields(chosen: dict[str, Any], zone: str) -> dict[str, Any]:
 
 def _moment(name: str, text: str, zone: str) -> Timestamp:
     try:
-        found = datetime.fromisoformat(text)
-        return stamp(found if found.tzinfo is not None else instant_of(found, parse_zone(zone)))
-    except (ValueError, OverflowError) as problem:
-        if isinstance(problem, InvalidValue):
-            raise
-        option = name.removesuffix("_at").replace("run", "at")
-        message = f"--{option}: {text!r:.80} is no time such as 2026-01-06T10:15 or 2026-01-06T10:15:30Z."
+        return time_in(datetime.fromisoformat(text), zone, name)
+    except InvalidValue:
+        raise
+    except ValueError:
+        message = f"{name}: {text!r:.80} is no time such as 2026-01-06T10:15 or 2026-01-06T10:15:30Z."
         raise InvalidValue(f"{message} Nothing was changed.", field=name) from None
 
 
@@ -204,7 +202,7 @@ def preview(*, name: str | None, n: int, after: str | None, output: str, **chose
     fault = fault_in_itself(found)
     if fault is not None:
         raise fault.error()
-    start = None if after is None else _moment("after_at", after, found.timezone)
+    start = None if after is None else _moment("--after", after, found.timezone)
     fires = fires_to_come(found, at, n, start)
     records = [schedulerows.preview_record(fire) for fire in fires]
     out.records(records, lambda: schedulerows.preview_table(fires, out.screen), key="fire_at")
@@ -319,7 +317,7 @@ def trigger(*, name: str, params: str | None, dry_run: bool, output: str) -> Non
 def backfill(*, name: str, since: str, until: str, backfill_id: str | None, yes: bool, dry_run: bool) -> None:
     """Make the jobs of nominal times in [FROM, TO), oldest first; how many is told first."""
     found = _found(name)
-    start, end = _moment("since", since, found.timezone), _moment("until", until, found.timezone)
+    start, end = _moment("FROM", since, found.timezone), _moment("TO", until, found.timezone)
     times = backfill_times(found, start, end)
     say(f"{len(times)} fires of {safe(name)} between {start} and {end}")
     if dry_run:

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
 from holdfast.model.commands import (
     Command,
     Complete,
+    CreateGroup,
     Enqueue,
     Fail,
     GiveUp,
@@ -24,6 +25,7 @@ from holdfast.model.commands import (
     Report,
     Retry,
     Snooze,
+    StartDirect,
     Trigger,
     Update,
     UpdateSchedule,
@@ -70,6 +72,10 @@ def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
                 )
                 _refuse_bulk(checked)
                 return command if checked == jobs else replace(command, jobs=checked)
+            case StartDirect(job=job):
+                return replace(command, job=replace(job, params=_kept_params(job.params, blobs)))
+            case CreateGroup():
+                return _admitted_group(command, blobs)
             case Complete() | Fail() | Snooze() | GiveUp() | Release():
                 return _admitted_report(command, blobs)
             case Update(changes=changes) if changes.params != NULL:
@@ -91,6 +97,19 @@ def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
                 return command
     except UsageError as problem:
         return refuse(type(problem), problem.message, hint=problem.hint, **problem.facts)
+
+
+def _admitted_group(command: CreateGroup, blobs: Blobs) -> CreateGroup:
+    members = tuple(
+        replace(member, params=_kept_params(member.params, blobs)) if isinstance(member, NewJob) else member
+        for member in command.members
+    )
+    _refuse_bulk(tuple(member for member in members if isinstance(member, NewJob)))
+    callback = command.callback
+    if callback is not None:
+        # Inside the group's own record until the group ends, and therefore never a blob.
+        callback = replace(callback, params=_standing(callback.params, "callback", MAX_INLINE))
+    return replace(command, members=members, callback=callback)
 
 
 def _admitted_report(report: Report | Release, blobs: Blobs) -> Report | Release:

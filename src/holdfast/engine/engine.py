@@ -19,7 +19,7 @@ from holdfast.engine.admission import admitted
 from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.watch import LeaseWatch
 from holdfast.errors import CorruptState, InvalidOperation, JobNotFound, StoreClosed, StoreError, UsageError
-from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease
+from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease, StartDirect
 from holdfast.model.events import Event
 from holdfast.model.ids import JobId, Token, uuid7
 from holdfast.model.jobs import Job, Run
@@ -261,7 +261,7 @@ class Engine:
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
             return command
-        if isinstance(command, Lease):
+        if isinstance(command, Lease | StartDirect):
             self._clear_the_way(turn)
         now = turn.reading.now
         decision = decide(turn.batch, command, now, turn.draws, self.jump)
@@ -277,7 +277,7 @@ class Engine:
         return decision.outcome
 
     def _clear_the_way(self, turn: _Turn) -> None:
-        """End lapsed leases and make due jobs ready, so that a Lease finds what it may grant."""
+        """End lapsed leases and make due jobs ready, so that what may be granted is found."""
         now = turn.reading.now
         lapsed = turn.batch.next_due(Lane.LEASE)
         if lapsed is not None and lapsed <= now:

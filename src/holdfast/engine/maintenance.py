@@ -9,31 +9,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain
 
 import msgspec
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.rounds import fire_due
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
-from holdfast.model.commands import EndSession, EndSessions, Expire, Fire, Prune, Replan, Retention
+from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
 from holdfast.model.jobs import Job
-from holdfast.model.outcomes import Fired, Swept
-from holdfast.model.schedules import Schedule
+from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
+from holdfast.rules.reservations import local_reservations
 from holdfast.rules.state import Lane
-from holdfast.rules.timetable import after_a_pause, plan
 from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import View
 
 log = logging.getLogger(__name__)
 
 #: Lanes in which something lapses, and those that a tick looks after.
-LAPSING = (Lane.LEASE, Lane.TTL)
+LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION)
 TICKING = (*LAPSING, Lane.SCHEDULE)
-#: Schedules fired in one commit.
-FIRES = 100
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
 #: How long events are kept for the feed, in seconds.
@@ -51,13 +49,15 @@ SWEEP = 100
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What one round did."""
 
-    #: Leases and queued jobs that time ended.
+    #: Leases, reservations and queued jobs that time ended.
     expired: int = 0
-    #: Local leases of earlier openings.
+    #: Local leases and reservations of earlier openings.
     ended_sessions: int = 0
     #: Nominal times of schedules that came, or were made up for; and those that were missed.
     fired: int = 0
     missed: int = 0
+    #: Schedules may still be due: a round of firing lasts a moment.
+    more: bool = False
     pruned: int = 0
     #: Events dropped from the feed.
     trimmed: int = 0
@@ -74,9 +74,10 @@ def recover(engine: Engine) -> Report:
 
 
 def end_dead_sessions(engine: Engine) -> int:
-    """End the leases of processes of this machine that have died, without waiting for them to lapse."""
+    """End what processes of this machine hold that have died, without waiting for it to lapse."""
     with engine.read() as view:
-        foreign = {job.session_id for job in view.local_leases()} - {engine.session_id, None}
+        foreign = {held.session_id for held in chain(view.local_leases(), local_reservations(view))}
+        foreign -= {engine.session_id, None}
     gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
@@ -84,7 +85,7 @@ def end_dead_sessions(engine: Engine) -> int:
 def tick(engine: Engine, retention: Retention | None = None) -> Report:
     """End what has lapsed, fire what is due, and remove what is old."""
     expired = _expire(engine)
-    fired, missed = fire_due(engine)
+    fired, missed, more = fire_due(engine)
     kept = retention or Retention()
     sweep = Prune(retention=kept, limit=LIMIT)
     refusal = problem_with(sweep)
@@ -94,7 +95,7 @@ def tick(engine: Engine, retention: Retention | None = None) -> Report:
     pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
     trimmed = _trim(engine, later(now, -FEED_S))
     swept = _sweep(engine, now)
-    return Report(expired=expired, fired=fired, missed=missed, pruned=pruned, trimmed=trimmed, swept=swept)
+    return Report(expired=expired, fired=fired, missed=missed, more=more, pruned=pruned, trimmed=trimmed, swept=swept)
 
 
 def next_wake(engine: Engine) -> Timestamp | None:
@@ -106,58 +107,6 @@ def next_wake(engine: Engine) -> Timestamp | None:
 def next_of(view: View, lanes: Iterable[Lane]) -> Timestamp | None:
     """Give the earliest time of these lanes, or None."""
     return min((when for lane in lanes if (when := view.next_due(lane)) is not None), default=None)
-
-
-def fire_due(engine: Engine) -> tuple[int, int]:
-    """Fire the schedules that are due, and nothing else; give how many times came, and how many were missed.
-
-    Others may do the same meanwhile: each nominal time makes one job, whoever asks first.
-    """
-    fired = missed = 0
-    while True:
-        now = engine.look().now
-        with engine.read() as view:
-            due = [found for found in islice(view.due(Lane.SCHEDULE, now), FIRES) if isinstance(found, Schedule)]
-        if not due:
-            return fired, missed
-        asked = [
-            Fire(schedule_id=schedule.schedule_id, expected=schedule.next_fire_at)
-            for schedule in due
-            if schedule.next_fire_at is not None
-        ]
-        before = fired + missed
-        for outcome in engine.submit_many(asked):
-            if isinstance(outcome, Fired):
-                fired += sum(job.created for job in outcome.jobs)
-                missed += outcome.missed
-        if fired + missed == before:
-            # All was done by others, or the clock was set back in between: the next round looks again.
-            return fired, missed
-
-
-def replan(engine: Engine) -> int:
-    """Correct fires that lie in the future where the rules of a zone have changed; give how many. Run at start."""
-    now = engine.look().now
-    with engine.read() as view:
-        planned = [schedule for schedule in view.all(Schedule) if _may_have_moved(schedule, now)]
-    moved: list[Replan] = []
-    known: dict[tuple[str | None, ...], Timestamp | None] = {}
-    for schedule in planned:
-        after = after_a_pause(schedule, now)
-        # Many schedules have the same times; those of each kind are worked out once.
-        times = (schedule.cron_expression, schedule.timezone, schedule.start_at, schedule.end_at, after)
-        if times not in known:
-            known[times] = plan(schedule, after, 0).fire_at
-        if schedule.next_fire_at is not None and known[times] != schedule.next_fire_at:
-            moved.append(Replan(schedule_id=schedule.schedule_id, expected=schedule.next_fire_at))
-    for at in range(0, len(moved), FIRES):
-        engine.submit_many(moved[at : at + FIRES])
-    return len(moved)
-
-
-def _may_have_moved(schedule: Schedule, now: Timestamp) -> bool:
-    future = schedule.next_fire_at is not None and schedule.next_fire_at > now
-    return future and schedule.cron_expression is not None and schedule.timezone != "UTC"
 
 
 def _expire(engine: Engine) -> int:
@@ -196,8 +145,11 @@ def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
     limits = {
         Lane.DONE: later(now, -kept.done_s),
         Lane.FAILED: later(now, -kept.failed_s),
+        Lane.GROUP: later(now, -min(kept.done_s, kept.failed_s)),
         Lane.COMMAND: later(now, -REMEMBER_S),
         Lane.KEY: now,
+        Lane.RESERVED: later(now, -kept.reservations_s),
+        Lane.DELIVERED: later(now, -kept.deliveries_s),
     }
     with engine.read() as view:
         return any((when := view.next_due(lane)) is not None and when <= limit for lane, limit in limits.items())

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.flowcommands import FlowCommand
+from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.orders import Order
@@ -18,6 +19,7 @@ from holdfast.model.payloads import NULL
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import NewWebhook, WebhookChanges
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +56,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     affinity: str | None = None
     submitted_by: str | None = None
     traceparent: str | None = None
+    #: When it was asked for, if that was before now: a file may have lain for a while before anyone looked.
+    created_at: Timestamp | None = None
 
 
 class Enqueue(Order, frozen=True, kw_only=True, tag="enqueue"):
@@ -228,6 +232,40 @@ class ResumeDispatch(Order, frozen=True, kw_only=True, tag="resume_dispatch"):
     """Lease again."""
 
 
+class Reserve(Order, frozen=True, kw_only=True, tag="reserve"):
+    """Hold a queue: nothing of it is dispatched until the reservation is released or expires."""
+
+    reservation_id: str
+    queue: str
+    #: Who holds it, in words for people.
+    reserved_by: str
+    ttl_s: float = 60.0
+    namespace: str = ""
+    session_id: str | None = None
+
+
+class RenewReservation(Order, frozen=True, kw_only=True, tag="renew_reservation"):
+    """Hold a queue for `ttl_s` from now on."""
+
+    reservation_id: str
+    ttl_s: float = 60.0
+
+
+class ReleaseReservation(Order, frozen=True, kw_only=True, tag="release_reservation"):
+    """Give a queue back. One that is over stays as it ended."""
+
+    reservation_id: str
+
+
+class StartDirect(Order, frozen=True, kw_only=True, tag="start_direct"):
+    """Create a job and lease it, in one step, to whoever holds its queue. It is tried once; delays do not count."""
+
+    reservation_id: str
+    job: NewJob
+    worker_id: str
+    session_id: str | None = None
+
+
 class PutTemplate(Order, frozen=True, kw_only=True, tag="put_template"):
     """Make a template, or with `replace` give the one of that name this content."""
 
@@ -337,6 +375,92 @@ class Replan(Order, frozen=True, kw_only=True, tag="replan"):
     expected: Timestamp
 
 
+class PutWebhook(Order, frozen=True, kw_only=True, tag="put_webhook"):
+    """Make a webhook, or with `replace` give the one of that id this content. Whether it is disabled stays."""
+
+    webhook_id: str
+    webhook: NewWebhook
+    replace: bool = False
+    #: Networks that are not public and that whoever sends this vouches for; senders have their own list.
+    allow: tuple[str, ...] = ()
+
+
+class UpdateWebhook(Order, frozen=True, kw_only=True, tag="update_webhook"):
+    """Edit a webhook; what is not named stays."""
+
+    webhook_id: str
+    changes: WebhookChanges
+    allow: tuple[str, ...] = ()
+
+
+class RotateSecret(Order, frozen=True, kw_only=True, tag="rotate_secret"):
+    """Sign with a new secret as well as with the present one; or, without a new one, with the newest alone."""
+
+    webhook_id: str
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        """Show which webhook."""
+        return f"RotateSecret(webhook_id={self.webhook_id!r})"
+
+
+class DeleteWebhook(Order, frozen=True, kw_only=True, tag="delete_webhook"):
+    """Remove a webhook; what it is still owed is not sent."""
+
+    webhook_id: str
+
+
+class ProbeWebhook(Order, frozen=True, kw_only=True, tag="probe_webhook"):
+    """Make a delivery to see whether it arrives, claimed by whoever asks. It is tried once."""
+
+    webhook_id: str
+    delivery_id: str
+
+
+class ClaimDeliveries(Order, frozen=True, kw_only=True, tag="claim_deliveries"):
+    """Take up to `limit` deliveries that are due, to send them within a minute."""
+
+    limit: int = 8
+
+
+class EndDelivery(Order, frozen=True, kw_only=True, tag="end_delivery"):
+    """Tell what came of a try: the HTTP status, or what went wrong before there was one."""
+
+    delivery_id: str
+    #: The claim's.
+    claimed_until: Timestamp
+    status: int | None = None
+    error: str | None = None
+
+
+class Redeliver(Order, frozen=True, kw_only=True, tag="redeliver"):
+    """Send a delivery again, with all its tries."""
+
+    delivery_id: str
+
+
+class CreateGroup(Order, frozen=True, kw_only=True, tag="create_group"):
+    """Make a group of jobs that belong together, all or none. Its members are fixed from then on."""
+
+    group_id: str
+    #: In their order: new jobs, and ids of QUEUED ones that belong to no group.
+    members: tuple[NewJob | JobId, ...] = ()
+    namespace: str = ""
+    name: str | None = None
+    mode: GroupMode = GroupMode.SEQUENTIAL
+    on_failure: OnFailure = OnFailure.STOP
+    #: Made in the commit that ends the group, however it ends.
+    callback: NewJob | None = None
+
+
+class CancelGroup(Order, frozen=True, kw_only=True, tag="cancel_group"):
+    """End the queued members of a group; with `running` ask the others to stop."""
+
+    group_id: str
+    running: bool = False
+    reason: str = ""
+
+
 class Overdue(msgspec.Struct, frozen=True):
     """A lease that ran out by the monotonic clock of the process that watched it."""
 
@@ -352,7 +476,7 @@ class ClockJump(msgspec.Struct, frozen=True):
 
 
 class Expire(Order, frozen=True, kw_only=True, tag="expire"):
-    """End what time has ended: leases that lapsed and queued jobs past their latest start. Sent by the tick."""
+    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. Sent by the tick."""
 
     limit: int = 500
     #: Leases that lapsed while the clock jumped are not held against their jobs.
@@ -362,15 +486,18 @@ class Expire(Order, frozen=True, kw_only=True, tag="expire"):
 
 
 class EndSessions(Order, frozen=True, kw_only=True, tag="end_sessions"):
-    """Expire the local leases of earlier openings: the store's lock proves their holders gone. Sent on opening."""
+    """End the local leases and reservations of earlier openings: the store's lock proves their holders gone.
 
-    #: The present opening, whose leases stay.
+    Sent on opening.
+    """
+
+    #: The present opening, whose leases and reservations stay.
     session_id: str
     limit: int = 500
 
 
 class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
-    """Expire the local leases of one opening that is provably gone while others live on. Sent by whoever sees it."""
+    """End the leases and reservations of one opening that is provably gone while others live. Sent by who sees it."""
 
     session_id: str
     limit: int = 500
@@ -383,6 +510,10 @@ class Retention(msgspec.Struct, frozen=True):
     done_s: float = 7 * 86_400
     #: FAILED and DEAD.
     failed_s: float = 30 * 86_400
+    #: Deliveries of webhooks that have ended.
+    deliveries_s: float = 7 * 86_400
+    #: Reservations that are over.
+    reservations_s: float = 7 * 86_400
 
 
 class Prune(Order, frozen=True, kw_only=True, tag="prune"):
@@ -413,6 +544,10 @@ Command = (
     | SetQueue
     | PauseDispatch
     | ResumeDispatch
+    | Reserve
+    | RenewReservation
+    | ReleaseReservation
+    | StartDirect
     | PutTemplate
     | ArchiveTemplate
     | DeleteTemplate
@@ -427,6 +562,16 @@ Command = (
     | Backfill
     | Fire
     | Replan
+    | PutWebhook
+    | UpdateWebhook
+    | RotateSecret
+    | DeleteWebhook
+    | ProbeWebhook
+    | ClaimDeliveries
+    | EndDelivery
+    | Redeliver
+    | CreateGroup
+    | CancelGroup
     | Expire
     | EndSessions
     | EndSession

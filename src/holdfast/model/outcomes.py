@@ -13,6 +13,7 @@ import msgspec
 from holdfast.errors import BY_CODE, HoldfastError, Refused
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.reservations import ReservationStatus
 from holdfast.model.times import Timestamp
 
 
@@ -84,6 +85,16 @@ class Done(Answer, frozen=True, kw_only=True, tag="done"):
     """It is as asked."""
 
 
+class Reserved(Answer, frozen=True, kw_only=True, tag="reserved"):
+    """How a reservation stands."""
+
+    reservation_id: str
+    status: ReservationStatus
+    expires_at: Timestamp
+    #: Seconds left; none once it is over.
+    left_s: float
+
+
 class Saved(Answer, frozen=True, kw_only=True, tag="saved"):
     """The template or schedule is as asked."""
 
@@ -104,6 +115,35 @@ class Backfilled(Answer, frozen=True, kw_only=True, tag="backfilled"):
 
     count: int
     next_since: Timestamp | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The right to send one delivery, until a time that also tells this claim from others."""
+
+    delivery_id: str
+    claimed_until: Timestamp
+
+
+class Claimed(Answer, frozen=True, kw_only=True, tag="claimed"):
+    """The deliveries that are to be sent now, maybe none."""
+
+    claims: tuple[Claim, ...] = ()
+
+
+class Grouped(Answer, frozen=True, kw_only=True, tag="grouped"):
+    """The group is there, with its members in their order."""
+
+    group_id: str
+    members: tuple[JobId, ...] = ()
+    #: False for a group that was there before.
+    created: bool = True
+
+
+class GroupCancelled(Answer, frozen=True, kw_only=True, tag="group_cancelled"):
+    """How many members were ended, and how many were asked to stop."""
+
+    cancelled: int = 0
+    requested: int = 0
 
 
 class Swept(Answer, frozen=True, kw_only=True, tag="swept"):
@@ -190,9 +230,13 @@ Outcome = (
     | CancelAnswer
     | Changed
     | Done
+    | Reserved
     | Saved
     | Fired
     | Backfilled
+    | Claimed
+    | Grouped
+    | GroupCancelled
     | Swept
     | Fetched
     | Brought

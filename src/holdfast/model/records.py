@@ -162,9 +162,11 @@ def key_of(record: Record) -> Key:
             return record.decision_id
 
 
-#: Table name → kind of record, in the order a snapshot is written and read: jobs before their runs, templates before
-#: the schedules that use them, instances before their executions, these before their histories.
+#: Table name → kind of record, in the order a snapshot is written and read: groups before their jobs, jobs before
+#: their runs, templates before the schedules that use them, instances before their executions, these before their
+#: histories.
 TABLES: dict[str, type[Record]] = {
+    "job_groups": Group,
     "jobs": Job,
     "job_runs": Run,
     "queues": Queue,
@@ -174,7 +176,6 @@ TABLES: dict[str, type[Record]] = {
     "job_templates": Template,
     "schedules": Schedule,
     "direct_reservations": Reservation,
-    "job_groups": Group,
     "webhooks": Webhook,
     "webhook_deliveries": Delivery,
     "instances": Instance,

@@ -89,7 +89,8 @@ def _inside(hint: Any) -> Check | None:
         if origin is dict:
             return _in_pairs
         if origin is tuple:
-            return lambda value: _in_tuple(value, inner[0])
+            kinds = frozenset(_exact(inner[0]))
+            return lambda value: _in_tuple(value, kinds)
         if isinstance(part, type) and issubclass(part, msgspec.Struct):
             return _in_struct
     return None
@@ -101,9 +102,10 @@ def _in_pairs(value: Any) -> str | None:
     return None if all(type(name) is str and type(text) is str for name, text in value.items()) else ""
 
 
-def _in_tuple(value: Any, kind: type[Any]) -> str | None:
+def _in_tuple(value: Any, kinds: frozenset[type[Any]]) -> str | None:
     for each in value or ():
-        if type(each) is not kind:
+        kind = type(each)
+        if kind not in kinds:
             return ""
         name = None if kind is str or kind is int else misfit(each)
         if name is not None:

@@ -9,6 +9,18 @@ import msgspec
 from holdfast.model.ids import JobId, RunId
 from holdfast.model.times import Timestamp
 
+#: How a run's end is called in a delivery, by the status of the run in lower case.
+RUN_EVENTS = tuple(f"job.run.{word}" for word in ("completed", "failed", "skipped", "cancelled", "lost"))
+#: What a delivery is called that somebody asked for to see whether it arrives.
+TEST_EVENT = "webhook.test"
+
+
+def _shown(struct: msgspec.Struct) -> str:
+    """Write a struct for people and logs, without its secrets."""
+    fields = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
+    told = (f"{name}={'…' if name == 'secrets' else repr(value)}" for name, value in fields)
+    return f"{type(struct).__name__}({', '.join(told)})"
+
 
 class DeliveryStatus(StrEnum):
     """What became of a delivery."""
@@ -29,9 +41,24 @@ class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     events: tuple[str, ...] = ()
     #: Queues whose runs it wants; None for all.
     queues: tuple[str, ...] | None = None
-    #: One, or two while they are changed. Never shown again.
+    #: One, or two while they are changed, the newest first. Never shown again.
     secrets: tuple[str, ...] = ()
     enabled: bool = True
+
+    __repr__ = _shown
+
+
+class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a webhook is asked to be."""
+
+    url: str
+    namespace: str = ""
+    events: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    #: None leaves those it has.
+    secrets: tuple[str, ...] | None = None
+
+    __repr__ = _shown
 
 
 class WebhookChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -42,6 +69,8 @@ class WebhookChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     queues: tuple[str, ...] | msgspec.UnsetType | None = msgspec.UNSET
     secrets: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     enabled: bool | msgspec.UnsetType = msgspec.UNSET
+
+    __repr__ = _shown
 
     def given(self) -> dict[str, object]:
         """Give the fields that are set, by name."""

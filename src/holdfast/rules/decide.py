@@ -12,11 +12,16 @@ from holdfast.model.commands import (
     Backfill,
     Bury,
     Cancel,
+    CancelGroup,
+    ClaimDeliveries,
     ClockJump,
     Command,
     Complete,
+    CreateGroup,
     DeleteSchedule,
     DeleteTemplate,
+    DeleteWebhook,
+    EndDelivery,
     EndSession,
     EndSessions,
     Enqueue,
@@ -31,41 +36,67 @@ from holdfast.model.commands import (
     PauseDispatch,
     PauseQueue,
     PauseSchedule,
+    ProbeWebhook,
     Prune,
     PutSchedule,
     PutTemplate,
+    PutWebhook,
+    Redeliver,
     Release,
+    ReleaseReservation,
+    RenewReservation,
     Replan,
+    Reserve,
     ResetSchedule,
     ResumeDispatch,
     ResumeQueue,
     ResumeSchedule,
     Retry,
+    RotateSecret,
     SetQueue,
     Snooze,
+    StartDirect,
     Trigger,
     Update,
     UpdateSchedule,
+    UpdateWebhook,
     UseTemplate,
 )
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
-from holdfast.rules import edits, schedules, templates
+from holdfast.rules import deliveries, edits, schedules, templates, webhooks
+from holdfast.rules.consequences import follow
 from holdfast.rules.decision import Decision, answer
+from holdfast.rules.direct import decide_start_direct
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
 from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
+from holdfast.rules.groups import decide_cancel_group, decide_create_group
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
 from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.reservations import decide_release_reservation, decide_renew, decide_reserve
 from holdfast.rules.retention import decide_prune
 from holdfast.rules.retry import decide_retry
 from holdfast.rules.settle import decide_report
 from holdfast.rules.state import State
 from holdfast.rules.values import problem_with
 
-#: Commands whose effect cannot be found again by an id they make: of jobs and queues, of templates and schedules.
-Edit = Bury | Cancel | Move | Normalize | PauseDispatch | PauseQueue | ResumeDispatch | ResumeQueue | SetQueue | Update
+#: Commands whose effect cannot be found again by an id they make: of jobs and queues, of templates and schedules, of
+#: webhooks.
+Edit = (
+    Bury
+    | Cancel
+    | CancelGroup
+    | Move
+    | Normalize
+    | PauseDispatch
+    | PauseQueue
+    | ResumeDispatch
+    | ResumeQueue
+    | SetQueue
+    | Update
+)
 Plan = (
     PutTemplate
     | ArchiveTemplate
@@ -77,6 +108,7 @@ Plan = (
     | ResetSchedule
     | DeleteSchedule
 )
+Telling = PutWebhook | UpdateWebhook | RotateSecret | DeleteWebhook | EndDelivery | Redeliver
 
 
 def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
@@ -84,9 +116,16 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
     refusal = problem_with(command)
     if refusal is not None:
         return answer(refusal)
+    decision = _decide(state, command, now, draws, jump)
+    return follow(state, decision, now, draws) if decision.events else decision
+
+
+def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None) -> Decision:
     match command:
         case Enqueue():
             return decide_enqueue(state, command, now)
+        case CreateGroup():
+            return decide_create_group(state, command, now)
         case Lease():
             return decide_lease(state, command, now, draws)
         case Extend():
@@ -97,6 +136,14 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
             return decide_release(state, command, now, draws)
         case Retry():
             return decide_retry(state, command, now)
+        case Reserve():
+            return decide_reserve(state, command, now)
+        case RenewReservation():
+            return decide_renew(state, command, now)
+        case ReleaseReservation():
+            return decide_release_reservation(state, command, now)
+        case StartDirect():
+            return decide_start_direct(state, command, now, draws)
         case Expire():
             return decide_expire(state, command, now, draws)
         case EndSessions() | EndSession():
@@ -113,15 +160,24 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
             return templates.decide_use(state, command, now)
         case Replan():
             return schedules.decide_replan(state, command, now, draws)
+        case ProbeWebhook():
+            return deliveries.decide_probe(state, command, now)
+        case ClaimDeliveries():
+            return deliveries.decide_claim(state, command, now)
         case _:
             return _once(state, command, now, draws)
 
 
-def _once(state: State, command: Edit | Plan, now: Timestamp, draws: Draws) -> Decision:
+def _once(state: State, command: Edit | Plan | Telling, now: Timestamp, draws: Draws) -> Decision:
     """Decide an edit, or answer its repeat as the first time."""
     if command.cmd and (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
         return answer(repeat.outcome)
-    decision = _plan(state, command, now, draws) if isinstance(command, Plan) else _edit(state, command)
+    if isinstance(command, Plan):
+        decision = _plan(state, command, now, draws)
+    elif isinstance(command, Telling):
+        decision = _tell(state, command, now)
+    else:
+        decision = _edit(state, command)
     if not command.cmd or isinstance(decision.outcome, Refusal):
         return decision
     return Decision((*decision.events, remember(command, decision.outcome)), decision.outcome)
@@ -131,6 +187,8 @@ def _edit(state: State, command: Edit) -> Decision:
     match command:
         case Cancel():
             return edits.decide_cancel(state, command)
+        case CancelGroup():
+            return decide_cancel_group(state, command)
         case Bury():
             return edits.decide_bury(state, command)
         case Update():
@@ -169,5 +227,23 @@ def _plan(state: State, command: Plan, now: Timestamp, draws: Draws) -> Decision
             return schedules.decide_reset(state, command, now, draws)
         case DeleteSchedule():
             return schedules.decide_delete_schedule(state, command)
+        case _:
+            assert_never(command)
+
+
+def _tell(state: State, command: Telling, now: Timestamp) -> Decision:
+    match command:
+        case PutWebhook():
+            return webhooks.decide_put_webhook(state, command, now)
+        case UpdateWebhook():
+            return webhooks.decide_update_webhook(state, command)
+        case RotateSecret():
+            return webhooks.decide_rotate(state, command)
+        case DeleteWebhook():
+            return webhooks.decide_delete_webhook(state, command)
+        case EndDelivery():
+            return deliveries.decide_end_delivery(state, command, now)
+        case Redeliver():
+            return deliveries.decide_redeliver(state, command, now)
         case _:
             assert_never(command)

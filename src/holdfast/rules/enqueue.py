@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import DuplicateKey, IdReused
-from holdfast.model.commands import Command, Enqueue, NewJob
+from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.events import Event, JobChanges, JobCreated, JobUpdated
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.orders import Order
 from holdfast.model.outcomes import Enqueued, Refusal, Submitted, refuse
 from holdfast.model.records import Key, Queue, pair
 from holdfast.model.times import Timestamp, later
@@ -22,7 +23,7 @@ from holdfast.rules.state import State
 class Drafts:
     """What this one command has decided so far: its jobs see each other, although nothing is committed yet."""
 
-    def __init__(self, state: State, command: Command, now: Timestamp) -> None:
+    def __init__(self, state: State, command: Order, now: Timestamp) -> None:
         self.state = state
         self.command = command
         self.now = now
@@ -76,13 +77,13 @@ def _submit(drafts: Drafts, new: NewJob) -> Submitted | Refusal:
     if existing is not None:
         return _sent_again(existing, new)
     if new.key is not None:
-        held_by = _key_holder(drafts, new)
+        held_by = key_holder(drafts, new)
         if held_by is not None:
             return _conflict(drafts, new, held_by)
     job = draft(drafts, new)
     drafts.created[job.job_id] = job
     if new.key is not None:
-        drafts.keys[_wanted(new)] = job
+        drafts.keys[key_wanted(new)] = job
     drafts.events.append(JobCreated(job=job, cmd=drafts.command.cmd, actor=drafts.command.actor))
     return Submitted(job.job_id, created=True)
 
@@ -98,13 +99,14 @@ def _sent_again(existing: Job, new: NewJob) -> Submitted | Refusal:
     )
 
 
-def _wanted(new: NewJob) -> Key:
+def key_wanted(new: NewJob) -> Key:
+    """Give the place of the key that a new job asks for."""
     return pair(new.namespace, unique_key(new.key_scope, new.job_type, new.queue, new.key or ""))
 
 
-def _key_holder(drafts: Drafts, new: NewJob) -> Job | str | None:
+def key_holder(drafts: Drafts, new: NewJob) -> Job | str | None:
     """Give the job that holds the key: a draft, a stored job, or only its id where retention removed the job."""
-    draft = drafts.keys.get(_wanted(new))
+    draft = drafts.keys.get(key_wanted(new))
     if draft is not None:
         return drafts.replaced.get(draft.job_id, draft)
     held = holder(drafts.state, new, drafts.now)
@@ -154,12 +156,13 @@ def _replace(drafts: Drafts, new: NewJob, held_by: Job) -> None:
 
 def draft(drafts: Drafts, new: NewJob) -> Job:
     """Give the job that is asked for, at the back of its band."""
-    rank = drafts.rank(new.priority, drafts.now, new.namespace, new.queue)
+    created_at = drafts.now if new.created_at is None else min(new.created_at, drafts.now)
+    rank = drafts.rank(new.priority, created_at, new.namespace, new.queue)
     return Job(
         job_id=new.job_id,
         job_type=new.job_type,
         params=new.params,
-        created_at=drafts.now,
+        created_at=created_at,
         namespace=new.namespace,
         queue=new.queue,
         priority=new.priority,

@@ -11,14 +11,18 @@ from itertools import islice
 
 import msgspec
 
+from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo, WorkerState
+from holdfast.rules.fold import LOST
 from holdfast.rules.limits import rate_opens_at, settings_of
 from holdfast.rules.order import place
+from holdfast.rules.reservations import reserved_by
 from holdfast.rules.retry import automatic_heir
 from holdfast.rules.state import State
 
@@ -80,8 +84,14 @@ def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
     if queue is not None and queue.paused:
         sentence = f"queue {job.queue} is paused{_because(queue.pause_reason)}"
         return Reason(code="queue_paused", sentence=sentence, holder=job.queue)
+    reserved = _reserved(state, job, now)
+    if reserved is not None:
+        return reserved
     if job.not_before is not None and job.not_before > now:
         return _delayed(job, state.last_run(job.job_id))
+    held = _held_by_group(state, job)
+    if held is not None:
+        return held
     if job.overlap == Overlap.QUEUE and job.schedule_id is not None:
         before = min(state.running_of(job.schedule_id), default=None)
         if before is not None:
@@ -94,6 +104,35 @@ def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
         sentence = f"no live worker knows task {job.job_type} on queue {job.queue}"
         return Reason(code="no_worker", sentence=sentence, holder=job.job_type)
     return _in_line(state, job, now)
+
+
+def _reserved(state: State, job: Job, now: Timestamp) -> Reason | None:
+    """Say who has the queue to himself, or None."""
+    found = reserved_by(state, job.namespace, job.queue, now)
+    if found is None:
+        return None
+    if isinstance(found, Reservation):
+        sentence = f"queue {job.queue} is reserved by {found.reserved_by} until {found.expires_at}"
+        return Reason(code="reserved", sentence=sentence, holder=found.reservation_id, until=found.expires_at)
+    alone = state.get(Job, found)
+    until = None if alone is None else alone.lease_expires_at
+    sentence = f"job {found} runs directly, alone on queue {job.queue}"
+    return Reason(code="reserved", sentence=sentence, holder=found, until=until)
+
+
+def _held_by_group(state: State, job: Job) -> Reason | None:
+    """Give the member of a sequential group that must end first, or None."""
+    if job.group_id is None or job.sequence_number is None:
+        return None
+    group = state.get(Group, job.group_id)
+    if group is None or group.mode is not GroupMode.SEQUENTIAL:
+        return None
+    before = state.turn_of(job.group_id)
+    if before is None or before.job_id == job.job_id:
+        return None
+    which = f"number {(before.sequence_number or 0) + 1} of {group.members} in its group"
+    sentence = f"waits for job {before.job_id}, {which}, which is {before.status}"
+    return Reason(code="group_wait", sentence=sentence, holder=before.job_id)
 
 
 def _limited(state: State, job: Job, now: Timestamp) -> Reason | None:
@@ -175,6 +214,8 @@ def _ended(state: State, job: Job) -> Reason:
             return Reason(code="ended", sentence=f"completed at {job.finished_at}")
         case JobStatus.CANCELLED:
             said = f"cancelled at {job.finished_at}{_because(job.cancel_reason)}"
+        case JobStatus.DEAD if job.direct and job.error == LOST:
+            said = "it ran directly, and its caller was lost; it is not run again"
         case JobStatus.DEAD:
             times = f"its lease expired {job.expiries} times; it seems to kill its worker"
             said = (

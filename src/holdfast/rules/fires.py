@@ -10,11 +10,13 @@ Pure: the zone's rules come in as a `tzinfo`, and what comes out is kept in even
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 from holdfast.errors import InvalidValue
+from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.cron import Cron
 
 #: Changes of a zone's offset are looked for at this distance, and lie further apart.
@@ -24,14 +26,18 @@ _INSTANT = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 
 
+#: Files that lie beside the zones. They mean something else on each machine, or nothing.
+_NO_ZONES = ("localtime", "posixrules", "Factory", "posix/", "right/")
+
+
 def parse_zone(name: str) -> ZoneInfo:
     """Find an IANA time zone. Raises InvalidValue."""
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # a missing key, a name that is a path, a directory
-        raise InvalidValue(
-            f"timezone: {name!r:.80} is not a time zone.", hint="Use a name such as Europe/Berlin.", field="timezone"
-        ) from None
+    if not name.startswith(_NO_ZONES):
+        with suppress(OSError, ValueError, KeyError):  # a missing key, a name that is a path, a directory
+            return ZoneInfo(name)
+    raise InvalidValue(
+        f"timezone: {name!r:.80} is not a time zone.", hint="Use a name such as Europe/Berlin.", field="timezone"
+    )
 
 
 def fires_after(cron: Cron, zone: tzinfo, after: datetime) -> Iterator[datetime]:
@@ -102,6 +108,15 @@ def instant_of(local: datetime, zone: tzinfo) -> datetime:
     change = _first_change(zone, first - _DAY, _offset(zone, first - _DAY), within=2 * _DAY)
     assert change is not None
     return change
+
+
+def time_in(when: datetime, timezone: str, field: str) -> Timestamp:
+    """Give a time as it is kept; without offset it is local to `timezone`. Raises InvalidValue."""
+    zone = parse_zone(timezone)
+    try:
+        return stamp(when if when.tzinfo is not None else instant_of(when, zone))
+    except OverflowError:
+        raise InvalidValue(f"{field}: {when} lies beyond the calendar.", field=field) from None
 
 
 def _fits_between(cron: Cron, change: datetime, before: timedelta, offset: timedelta) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import IdReused, InvalidValue
 from holdfast.model.commands import Backfill, Fire, Trigger
-from holdfast.model.events import Event, JobCreated, JobSkipped, ScheduleFired, ScheduleMissed
+from holdfast.model.events import Event, JobCreated, JobSkipped, ScheduleFired, ScheduleMissed, SchedulePaused
 from holdfast.model.ids import JobId, RunId, uuid5
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Backfilled, Enqueued, Fired, Submitted
@@ -74,10 +74,13 @@ def decide_fire(state: State, command: Fire, now: Timestamp, draws: Draws) -> De
         # Somebody was faster.
         made = state.get(Job, fire_id(schedule.schedule_id, command.expected))
         return answer(Fired(jobs=() if made is None else (Submitted(made.job_id, created=False),)))
-    found = due(schedule, now)
-    if found is None:
-        return answer(Fired())
-    planned = plan(schedule, found.until, draws.fraction())
+    try:
+        found = due(schedule, now)
+        if found is None:
+            return answer(Fired())
+        planned = plan(schedule, found.until, draws.fraction())
+    except InvalidValue as problem:
+        return _set_aside(schedule, command, problem)
     plans = [*(Planned(fire, fire) for fire in found.fires), planned]
     is_once = schedule.run_at is not None
     events: list[Event] = []
@@ -111,6 +114,17 @@ def decide_fire(state: State, command: Fire, now: Timestamp, draws: Draws) -> De
             events += _made(drafts, schedule, fired, draws)
         jobs.append(Submitted(job_id, created=created))
     return answer(Fired(jobs=tuple(jobs), missed=found.missed), *events)
+
+
+def _set_aside(schedule: Schedule, command: Fire, problem: InvalidValue) -> Decision:
+    """Pause what was right once and cannot be planned now, as when its zone is gone; it would be due for ever."""
+    paused = SchedulePaused(
+        schedule_id=schedule.schedule_id,
+        version=schedule.version + 1,
+        reason=f"it cannot be planned: {problem.message}",
+        cmd=command.cmd,
+    )
+    return answer(Fired(), paused)
 
 
 def _made(drafts: Drafts, schedule: Schedule, fired: ScheduleFired, draws: Draws) -> list[Event]:

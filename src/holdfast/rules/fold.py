@@ -18,15 +18,20 @@ from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Q
 from holdfast.model.times import Timestamp
 from holdfast.rules.changes import Change, Stamp, contradiction, demand, put
 from holdfast.rules.flowfold import FLOW_FOLDS
+from holdfast.rules.groupfold import GROUP_FOLDS, MOVING, fold_member
 from holdfast.rules.keys import hold_of, table_key
 from holdfast.rules.order import GAP, place, rank_of
+from holdfast.rules.reservationfold import RESERVATION_FOLDS
 from holdfast.rules.schedulefold import SCHEDULE_FOLDS
 from holdfast.rules.state import State
+from holdfast.rules.webhookfold import WEBHOOK_FOLDS
 
 replace = msgspec.structs.replace
 
 #: The error of a run whose lease expired.
 LOST = "worker did not report"
+#: Why a member of a group is skipped.
+_STOPPED = "the group was stopped by the failure of job {}"
 #: Where a running job may go: by a reported failure, by being given back, by a lost lease.
 _AFTER_FAILURE = frozenset({JobStatus.QUEUED, JobStatus.FAILED, JobStatus.CANCELLED})
 _AFTER_RETURN = frozenset({JobStatus.QUEUED, JobStatus.CANCELLED})
@@ -35,7 +40,13 @@ _AFTER_LOSS = frozenset({JobStatus.QUEUED, JobStatus.FAILED, JobStatus.DEAD, Job
 
 def fold(state: State, event: ev.Event, stamp: Stamp) -> list[Change]:
     """Give the changes `event` makes to the records of `state`."""
-    return _FOLDS[type(event)](state, event, stamp)
+    kind = type(event)
+    changes = _FOLDS[kind](state, event, stamp)
+    if kind in MOVING:
+        for _, _, record in changes:
+            if isinstance(record, Job) and record.sequence_number is not None and kind is not ev.GroupCreated:
+                return [*changes, fold_member(state, event, record, stamp)]
+    return changes
 
 
 # --- creation and grant -----------------------------------------------------------------------------------------------
@@ -214,11 +225,18 @@ def _skipped(state: State, event: ev.JobSkipped, stamp: Stamp) -> list[Change]:
         status=RunStatus.SKIPPED,
         finished_at=stamp.ts,
         reason=event.reason,
-        error=None if event.held_by is None else f"job {event.held_by} of the schedule was not over",
+        error=_why_skipped(event),
     )
     said = event.reason if event.held_by is None else f"{event.reason} with job {event.held_by}"
-    job = replace(job, cancel_reason=said)
+    job = replace(job, cancel_reason=_STOPPED.format(event.held_by) if event.reason == "group" else said)
     return [put(run), *_leave(state, job, JobStatus.CANCELLED, stamp)]
+
+
+def _why_skipped(event: ev.JobSkipped) -> str | None:
+    """Say which job is to blame, if one is."""
+    if event.reason == "group":
+        return _STOPPED.format(event.held_by)
+    return None if event.held_by is None else f"job {event.held_by} of the schedule was not over"
 
 
 # --- edits ------------------------------------------------------------------------------------------------------------
@@ -424,6 +442,9 @@ _FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = {
     ev.DispatchResumed: _dispatch_resumed,
     **SCHEDULE_FOLDS,
     **FLOW_FOLDS,
+    **GROUP_FOLDS,
+    **RESERVATION_FOLDS,
+    **WEBHOOK_FOLDS,
     ev.KeyDropped: _key_dropped,
     ev.CommandDone: _command_done,
     ev.CommandForgotten: _command_forgotten,

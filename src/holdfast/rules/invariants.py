@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
+from holdfast.model.groups import Group
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run
 from holdfast.model.records import AUTHORITY, Authority, HeldKey, Queue, Record, pair
+from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
+from holdfast.rules.groupfold import OVER, counts_of, moved, started_by, status_of
 from holdfast.rules.keys import table_key
 from holdfast.rules.order import rank_of
+from holdfast.rules.retry import automatic_heir
 from holdfast.rules.state import State
 
 R = TypeVar("R", bound=Record)
+
+#: A store may forget older runs of a job than its newest so many.
+RUNS_KEPT = 20
 
 
 class Whole(State, Protocol):
@@ -57,6 +64,8 @@ def violations(state: Whole) -> Iterator[Fault]:
     for held in state.all(HeldKey):
         yield from _key_faults(state, held)
     yield from _schedule_faults(state)
+    yield from _group_faults(state)
+    yield from _reservation_faults(state)
 
 
 def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
@@ -73,7 +82,8 @@ def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
     elif running and open_runs[0].token != job.token:
         yield Fault("PERS-003", f"job {job.job_id} and its open run have different tokens", job.job_id)
     numbers = [run.run_no for run in runs if run.run_no]
-    if numbers != list(range(1, job.executions + 1)):
+    first = 1 if len(numbers) < RUNS_KEPT else job.executions - len(numbers) + 1
+    if numbers != list(range(first, job.executions + 1)):
         yield Fault("PERS-003", f"job {job.job_id} has runs {numbers} after {job.executions} executions", job.job_id)
     # A successor has the band of the job it carries on.
     if not job.has_ended and job.retry_kind is not RetryKind.AUTO:
@@ -85,6 +95,8 @@ def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
         yield Fault("PERS-006", f"job {job.job_id} has {len(heirs)} automatic successors", job.job_id)
     if heirs and not job.has_ended:
         yield Fault("PERS-006", f"job {job.job_id} is {job.status} and has a successor", job.job_id)
+    if job.direct:
+        yield from _direct_faults(state, job)
     begun = [run for run in runs if run.run_no and run.reason != "released"]
     if job.retry_mode is RetryMode.CHAIN and len(begun) > 1:
         yield Fault("PERS-003", f"job {job.job_id} of a chain ran {len(begun)} times", job.job_id)
@@ -92,6 +104,68 @@ def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
         held = state.get(HeldKey, table_key(job) or "")
         if held is None or held.job_id != job.job_id:
             yield Fault("PERS-008", f"job {job.job_id} does not hold its key {job.key!r}", job.job_id)
+
+
+def _direct_faults(state: Whole, job: Job) -> Iterator[Fault]:
+    """Demand that a direct execution began with its creation, ran once, and alone on its queue."""
+    if job.status is JobStatus.QUEUED or job.executions != 1 or job.reservation_id is None:
+        message = f"direct job {job.job_id} is {job.status} after {job.executions} executions"
+        yield Fault("direct", message, job.job_id)
+    if any(heir.retry_kind is not None for heir in state.successors(job.job_id)):
+        yield Fault("direct", f"direct job {job.job_id} was retried", job.job_id)
+    beside = len(state.running(job.namespace, job.queue)) - 1
+    if job.status is JobStatus.RUNNING and beside:
+        yield Fault("direct", f"direct job {job.job_id} runs beside {beside} others of its queue", job.job_id)
+
+
+def _reservation_faults(state: Whole) -> Iterator[Fault]:
+    holders: dict[tuple[str, str], str] = {}
+    for held in state.all(Reservation):
+        active, name = held.status is ReservationStatus.ACTIVE, (held.namespace, held.queue)
+        if active is (held.ended_at is not None):
+            message = f"reservation {held.reservation_id} is {held.status} with ended_at {held.ended_at}"
+            yield Fault("reservation", message, held.reservation_id)
+        if active and name in holders:
+            message = f"queue {held.queue} is reserved by {holders[name]} and by {held.reservation_id}"
+            yield Fault("PERS-005", message, held.reservation_id)
+        if active:
+            holders[name] = held.reservation_id
+
+
+def _group_faults(state: Whole) -> Iterator[Fault]:
+    counted: dict[str, Group] = {}
+    for job in state.all(Job):
+        if job.group_id is None:
+            continue
+        group = counted.get(job.group_id) or state.get(Group, job.group_id)
+        if group is None:
+            yield Fault("group", f"job {job.job_id} belongs to group {job.group_id}, which is not there", job.job_id)
+            continue
+        if group.group_id not in counted:
+            group = Group(group.group_id, group.created_at, on_failure=group.on_failure)
+        is_last = automatic_heir(state, job) is None
+        if job.sequence_number is not None and is_last:
+            group = moved(group, None, job.status, None)
+        started = None if job.sequence_number is None else job.started_at
+        counted[group.group_id] = started_by(group, started)
+    for group in state.all(Group):
+        yield from _count_faults(group, counted.get(group.group_id))
+
+
+def _count_faults(group: Group, found: Group | None) -> Iterator[Fault]:
+    walked = found or Group(group.group_id, group.created_at)
+    if counts_of(group) != counts_of(walked):
+        message = f"group {group.group_id} counts {counts_of(group)}, its members say {counts_of(walked)}"
+        yield Fault("group", message, group.group_id)
+    if group.status is not status_of(group):
+        message = f"group {group.group_id} is {group.status}, its members say {status_of(group)}"
+        yield Fault("INV-006", message, group.group_id)
+    if (group.finished_at is not None) != (group.status in OVER):
+        message = f"group {group.group_id} is {group.status} with finished_at {group.finished_at}"
+        yield Fault("INV-006", message, group.group_id)
+    if (group.started_at is None) != (walked.started_at is None):
+        message = f"group {group.group_id} started at {group.started_at}, its members at {walked.started_at}"
+        yield Fault("group", message, group.group_id)
 
 
 def _run_faults(state: Whole, run: Run) -> Iterator[Fault]:

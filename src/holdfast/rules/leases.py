@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, UnknownLease
-from holdfast.model.commands import ClockJump, EndSession, EndSessions, Expire, Extend, Lease, Release
+from holdfast.model.commands import ClockJump, EndSession, EndSessions, Expire, Extend, Lease, Release, StartDirect
 from holdfast.model.events import (
     Event,
     JobCreated,
@@ -31,6 +31,7 @@ from holdfast.rules.draws import Draws
 from holdfast.rules.fold import LOST, after_grant
 from holdfast.rules.limits import Places
 from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.reservations import all_lapsed, lapsed_in_the_way, local_holders, of_dead
 from holdfast.rules.retry import automatic_heir, successor
 from holdfast.rules.state import Lane, State
 
@@ -49,15 +50,16 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
         if repeat.outcome is not None:
             return answer(repeat.outcome)
         current = (job for job in state.granted_by(command.cmd) if is_live(job, now))
-        return answer(Leased(grants=tuple(_current(state, job, now) for job in current)))
+        return answer(Leased(grants=tuple(current_grant(state, job, now) for job in current)))
     authority = state.get(Authority, AUTHORITY) or Authority()
     if authority.dispatch_paused:
         return answer(Leased())
+    lapsed = lapsed_in_the_way(state, command.namespace, command.queues, now, command.cmd)
     places = Places(state, command.namespace, command.queues, now, command.n)
     events: list[Event] = []
     grants: list[Grant] = []
     token = authority.last_token
-    until = _Moments(now)
+    until = Moments(now)
     for job in places.candidates(command.job_types):
         # A clock that was set back makes a job wait again that had been made ready.
         if job.direct or (job.not_before is not None and job.not_before > now):
@@ -68,19 +70,18 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
             continue
         places.take(job)
         token = Token(token + 1)
-        granted = _grant(job, command, until, token, RunId(draws.new_id()))
-        events.append(granted)
-        grants.append(
-            Grant(after_grant(job, granted, now), granted.run_id, token, until.left(granted.lease_expires_at))
-        )
+        event = granted(job, command, until, token, RunId(draws.new_id()))
+        events.append(event)
+        grants.append(Grant(after_grant(job, event, now), event.run_id, token, until.left(event.lease_expires_at)))
         if len(grants) == command.n:
             break  # before the next is looked for: it may stand behind many that must wait
     if grants and command.cmd:
         events.append(remember(command, None))
-    return answer(Leased(grants=tuple(grants)), *events)
+    return answer(Leased(grants=tuple(grants)), *lapsed, *events)
 
 
-def _current(state: State, job: Job, now: Timestamp) -> Grant:
+def current_grant(state: State, job: Job, now: Timestamp) -> Grant:
+    """Give the live lease of a job as it was granted."""
     run = state.last_run(job.job_id)
     assert run is not None
     assert job.token is not None
@@ -88,16 +89,16 @@ def _current(state: State, job: Job, now: Timestamp) -> Grant:
     return Grant(job, run.run_id, job.token, _left(job.lease_expires_at, now))
 
 
-class _Moments(dict[float, Timestamp]):
+class Moments(dict[float, Timestamp]):
     """Seconds from now → moment, worked out once for each length: jobs of a batch mostly share theirs."""
 
     def __init__(self, now: Timestamp) -> None:
         super().__init__()
         self.now = now
-
         self._seconds: dict[Timestamp, float] = {}
 
     def __missing__(self, seconds: float) -> Timestamp:
+        """Work it out."""
         self[seconds] = when = later(self.now, seconds)
         self._seconds[when] = seconds
         return when
@@ -107,9 +108,11 @@ class _Moments(dict[float, Timestamp]):
         return self._seconds[when]
 
 
-def _grant(job: Job, command: Lease, until: _Moments, token: Token, run_id: RunId) -> LeaseGranted:
+def granted(job: Job, command: Lease | StartDirect, until: Moments, token: Token, run_id: RunId) -> LeaseGranted:
+    """Give the event that makes whoever asks the holder of a job."""
     deadline = None if job.timeout_s is None else until[job.timeout_s + DEADLINE_SLACK_S]
-    expiry = until[job.lease_s if command.lease_s is None else command.lease_s]
+    asked_s = command.lease_s if isinstance(command, Lease) else None
+    expiry = until[job.lease_s if asked_s is None else asked_s]
     return LeaseGranted(
         job_id=job.job_id,
         run_id=run_id,
@@ -216,7 +219,8 @@ def decide_release(state: State, command: Release, now: Timestamp, draws: Draws)
     not_before = later(now, command.delay_s) if command.delay_s else None
     chained = job.retry_mode is RetryMode.CHAIN and command.begun
     follows = JobId(draws.new_id()) if chained and job.cancel_requested_at is None else None
-    stays = not chained and job.cancel_requested_at is None
+    # A direct execution that is given back has no queue to go to: it was for its caller alone.
+    stays = not chained and not job.direct and job.cancel_requested_at is None
     to = JobStatus.QUEUED if stays else JobStatus.CANCELLED
     released = LeaseReleased(
         job_id=job.job_id,
@@ -259,7 +263,7 @@ def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws)
     follows: JobId | None = None
     if job.cancel_requested_at is not None:
         to = JobStatus.CANCELLED
-    elif used_up:
+    elif used_up or job.direct:
         to = JobStatus.DEAD
     elif job.retry_mode is RetryMode.CHAIN:
         to, follows = JobStatus.FAILED, JobId(draws.new_id())
@@ -303,6 +307,11 @@ def decide_expire(state: State, command: Expire, now: Timestamp, draws: Draws) -
             return answer(Swept(count=count, more=True), *events)
         events.append(_skip(job, command.cmd, draws))
         count += 1
+    for event in all_lapsed(state, now, command.cmd):
+        if count == command.limit:
+            return answer(Swept(count=count, more=True), *events)
+        events.append(event)
+        count += 1
     return answer(Swept(count=count), *events)
 
 
@@ -313,14 +322,17 @@ def _due_jobs(state: State, lane: Lane, now: Timestamp) -> Iterator[Job]:
 
 
 def decide_end_sessions(state: State, command: EndSessions | EndSession, now: Timestamp, draws: Draws) -> Decision:
-    """Expire the local leases of openings whose processes are provably gone: of the one named, or of all others."""
+    """End what openings hold whose processes are provably gone: the one named, or all others."""
     events: list[Event] = []
     count = 0
-    for job in state.local_leases():
-        if (job.session_id == command.session_id) is isinstance(command, EndSessions):
+    for held in local_holders(state):
+        if (held.session_id == command.session_id) is isinstance(command, EndSessions):
             continue
         if count == command.limit:
             return answer(Swept(count=count, more=True), *events)
-        events.extend(expiry_events(job, now, "restart", command.cmd, draws))
+        if isinstance(held, Job):
+            events.extend(expiry_events(held, now, "restart", command.cmd, draws))
+        else:
+            events.append(of_dead(held, command.cmd))
         count += 1
     return answer(Swept(count=count), *events)

@@ -20,6 +20,7 @@ from holdfast.model.records import Queue, pair
 from holdfast.model.schedules import Overlap
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
+from holdfast.rules.reservations import reserved_by
 from holdfast.rules.state import State
 
 
@@ -143,8 +144,10 @@ class Places:
         self._scheduled: set[str] = set()
         for name in queues:
             queue = settings_of(state, namespace, name)
-            left = None if queue.paused else _capacity(state, queue, now, n)
-            if queue.paused or (left is not None and left <= 0):
+            if queue.paused or reserved_by(state, namespace, name, now) is not None:
+                continue
+            left = _capacity(state, queue, now, n)
+            if left is not None and left <= 0:
                 continue
             self._open[name] = queue
             if left is not None:

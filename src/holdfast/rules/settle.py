@@ -15,6 +15,7 @@ from holdfast.model.outcomes import Refusal, Reported
 from holdfast.model.payloads import shorten_error
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
+from holdfast.rules.direct import as_direct
 from holdfast.rules.draws import Draws
 from holdfast.rules.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding, reported_before
 from holdfast.rules.order import back
@@ -27,6 +28,8 @@ def decide_report(
 ) -> Decision:
     """Settle the execution if `report.token` holds the job; else say why it does not."""
     job = state.get(Job, report.job_id)
+    if job is not None and job.direct:
+        report = as_direct(report)
     if job is None or job.token != report.token:
         return _late(state, job, report)
     if not is_live(job, now):

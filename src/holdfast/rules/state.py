@@ -32,11 +32,11 @@ class Lane(StrEnum):
     LEASE = "lease"
     #: QUEUED jobs by their latest start.
     TTL = "ttl"
-    #: QUEUED jobs by `not_before`.
+    #: QUEUED jobs by `not_before`, without those that wait for others of their group.
     DELAYED = "delayed"
-    #: COMPLETED and CANCELLED jobs by their end.
+    #: COMPLETED and CANCELLED jobs that belong to no group, by their end.
     DONE = "done"
-    #: FAILED and DEAD jobs by their end.
+    #: FAILED and DEAD jobs that belong to no group, by their end.
     FAILED = "failed"
     #: Remembered commands by the time they were done.
     COMMAND = "command"
@@ -48,7 +48,7 @@ class Lane(StrEnum):
     RESERVATION = "reservation"
     #: Ended reservations by their end.
     RESERVED = "reserved"
-    #: Ended groups by their end.
+    #: Ended groups by their end, and those without members by their creation.
     GROUP = "group"
     #: PENDING deliveries by their next try, or by the end of the claim of who is sending them.
     DELIVERY = "delivery"
@@ -104,6 +104,8 @@ class State(FlowState, Protocol):
     ) -> Iterator[Job]:
         """Walk the QUEUED jobs of these queues that no `not_before` holds back, in the order of dispatch.
 
+        - Members of a sequential group are left out while one with a lower number is QUEUED or RUNNING; however many
+          they are, they cost nothing.
         - Queues asked together are merged by the same order.
         - With `job_types`, other tasks are left out.
         - With `free`, jobs are left out whose limit key is carried by as many RUNNING ones as they allow, and those
@@ -141,6 +143,10 @@ class State(FlowState, Protocol):
 
         The jobs of a member's chain all carry its number. The callback job is no member.
         """
+        ...
+
+    def turn_of(self, group_id: str) -> Job | None:
+        """Give the member of a group that is QUEUED or RUNNING and has the lowest number, or None if none is."""
         ...
 
     def webhooks(self, namespace: str) -> Sequence[Webhook]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice, takewhile
+from itertools import chain, count, islice, takewhile
 from typing import NamedTuple
 
 from holdfast.errors import InvalidValue
@@ -23,6 +23,9 @@ AT_ONCE = 100
 WINDOW_S = 86_400.0
 #: Fires one preview shows.
 MAX_PREVIEW = 1000
+#: Fires lie in these years: with the offset of a zone and a day more they are still in the calendar.
+_BEGINNING = Timestamp("0002-01-01T00:00:00.000000Z")
+_END = Timestamp("9999-01-01T00:00:00.000000Z")
 
 
 class Planned(NamedTuple):
@@ -45,32 +48,34 @@ class Round(NamedTuple):
 
 def nominal(schedule: Schedule, after: Timestamp) -> Iterator[Timestamp]:
     """Walk the nominal fires later than `after`, within [start_at, end_at), in order."""
-    found = _times(schedule, after)
-    end = schedule.end_at
-    return found if end is None else takewhile(lambda at: at < end, found)
+    end = _END if schedule.end_at is None else min(schedule.end_at, _END)
+    return takewhile(lambda at: at < end, _to_the_end(_times(schedule, max(after, _BEGINNING))))
+
+
+def _to_the_end(times: Iterator[Timestamp]) -> Iterator[Timestamp]:
+    try:
+        yield from times
+    except OverflowError:  # the search for the next one has left the calendar
+        return
 
 
 def _times(schedule: Schedule, after: Timestamp) -> Iterator[Timestamp]:
+    start = schedule.start_at
     if schedule.run_at is not None:
-        return iter([schedule.run_at] if schedule.run_at > after else [])
+        return iter([schedule.run_at] if schedule.run_at > after and (start or FIRST) <= schedule.run_at else [])
     rule = _rule_of(schedule)
     if isinstance(rule, timedelta):
         return _steps(schedule, rule, after)
-    if schedule.start_at is not None and schedule.start_at > after:
-        after = later(schedule.start_at, -1e-6)  # at start_at itself, if that fits
+    if start is not None and start > after:
+        after = later(start, -1e-6)  # at start_at itself, if that fits
     return (stamp(at) for at in fires_after(rule, parse_zone(schedule.timezone), moment(after)))
 
 
 def _steps(schedule: Schedule, step: timedelta, after: Timestamp) -> Iterator[Timestamp]:
     """Walk anchor + k · interval: from start_at itself, or from one interval after the creation."""
     anchor = moment(schedule.start_at or schedule.created_at)
-    number = max(0 if schedule.start_at is not None else 1, (moment(after) - anchor) // step + 1)
-    while True:
-        try:
-            yield stamp(anchor + number * step)
-        except OverflowError:  # the calendar ends
-            return
-        number += 1
+    first = max(0 if schedule.start_at is not None else 1, (moment(after) - anchor) // step + 1)
+    return (stamp(anchor + number * step) for number in count(first))
 
 
 def plan(schedule: Schedule, after: Timestamp, chance: float) -> Planned:
@@ -96,13 +101,19 @@ def due(schedule: Schedule, now: Timestamp) -> Round | None:
     fire_at, trigger_at = schedule.next_fire_at, schedule.next_trigger_at
     if not schedule.enabled or fire_at is None or trigger_at is None or trigger_at > now:
         return None
-    if seconds_between(trigger_at, now) <= schedule.grace_s:
+    if not is_late(schedule, now):
         return Round((fire_at,), 0, fire_at)
     oldest = _oldest(schedule, now)
     if schedule.catch_up is CatchUp.ALL:
         return _each(schedule, fire_at, oldest, now)
-    count, until = _passed(schedule, fire_at, now)
-    return Round((until,), count - 1, until) if until >= oldest else Round((), count, until)
+    number, until = _passed(schedule, fire_at, now)
+    return Round((until,), number - 1, until) if until >= oldest else Round((), number, until)
+
+
+def is_late(schedule: Schedule, now: Timestamp) -> bool:
+    """Tell whether the next fire is later than its grace allows, so that others may have passed, too."""
+    trigger_at = schedule.next_trigger_at
+    return trigger_at is not None and seconds_between(trigger_at, now) > schedule.grace_s
 
 
 def _each(schedule: Schedule, fire_at: Timestamp, oldest: Timestamp, now: Timestamp) -> Round:
@@ -127,8 +138,8 @@ def _passed(schedule: Schedule, first: Timestamp, until: Timestamp) -> tuple[int
         until = min(until, later(schedule.end_at, -1e-6))
     rule = _rule_of(schedule)
     if isinstance(rule, Cron):
-        count, last = count_fires(rule, parse_zone(schedule.timezone), moment(first), moment(until))
-        return 1 + count, first if last is None else stamp(last)
+        more, last = count_fires(rule, parse_zone(schedule.timezone), moment(first), moment(until))
+        return 1 + more, first if last is None else stamp(last)
     more = max(0, (moment(until) - moment(first)) // rule)
     return 1 + more, stamp(moment(first) + more * rule)
 

@@ -12,7 +12,10 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.commands import (
     Backfill,
+    ClaimDeliveries,
     Command,
+    CreateGroup,
+    EndDelivery,
     EndSession,
     EndSessions,
     Enqueue,
@@ -26,11 +29,14 @@ from holdfast.model.commands import (
     PauseQueue,
     Prune,
     Release,
+    RenewReservation,
     Replan,
+    Reserve,
     ResumeQueue,
     Retry,
     SetQueue,
     Snooze,
+    StartDirect,
     Update,
 )
 from holdfast.model.events import JobChanges, QueueChanges
@@ -54,11 +60,31 @@ from holdfast.rules.checks import (
 #: Bytes of a progress: 4 KiB of the handler's own data, a message, a few numbers.
 MAX_PROGRESS = 8192
 MAX_JOBS = 1000
+#: The shortest and the longest time in seconds that a reservation holds unless it is renewed.
+TTL_S = (1, 86_400)
 MAX_LEASES = 100
+#: Members of a group.
+MAX_MEMBERS = 10_000
 MAX_SWEEP = 10_000
+#: Deliveries that one command claims.
+MAX_CLAIMS = 100
 MAX_PLACES = 1_000_000
 #: The longest period of a rate in seconds, 31 days: its runs are kept as long, whatever retention says.
 MAX_PERIOD_S = 31 * 86_400
+
+
+#: Fields that are ids, in whatever command they are.
+_IDS = (
+    "job_id",
+    "before",
+    "after",
+    "schedule_id",
+    "template_id",
+    "webhook_id",
+    "delivery_id",
+    "reservation_id",
+    "group_id",
+)
 
 
 def problem_with(command: Command) -> Refusal | None:
@@ -77,6 +103,8 @@ def _problems(command: Command) -> Iterator[Problem]:
             if not 1 <= len(jobs) <= MAX_JOBS:
                 yield "jobs", f"{len(jobs)} jobs; one command takes 1 to {MAX_JOBS}"
             yield from _new_jobs(jobs)
+        case CreateGroup():
+            yield from _group(command)
         case Lease():
             yield from _lease(command)
         case Extend(lease_s=lease_s):
@@ -100,6 +128,8 @@ def _problems(command: Command) -> Iterator[Problem]:
         case SetQueue(namespace=namespace, queue=queue, changes=settings):
             yield from check_queue(namespace, queue)
             yield from _settings(settings)
+        case Reserve() | RenewReservation() | StartDirect():
+            yield from _reserving(command)
         case Backfill(backfill_id=backfill_id, since=since, until=until, limit=limit):
             yield from check_label("backfill_id", backfill_id)
             yield from check_time("since", since)
@@ -107,19 +137,46 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from check_between("limit", limit, 1, MAX_SWEEP)
         case Fire(expected=expected) | Replan(expected=expected):
             yield from check_time("expected", expected)
+        case ClaimDeliveries() | EndDelivery():
+            yield from _sending(command)
         case Expire(limit=limit) | EndSessions(limit=limit) | EndSession(limit=limit):
             yield from check_between("limit", limit, 1, MAX_SWEEP)
         case Prune(retention=retention, limit=limit):
             yield from check_between("limit", limit, 1, MAX_SWEEP)
             yield from check_between("retention.done_s", retention.done_s, 0, math.inf)
             yield from check_between("retention.failed_s", retention.failed_s, 0, math.inf)
+            yield from check_between("retention.deliveries_s", retention.deliveries_s, 0, math.inf)
+            yield from check_between("retention.reservations_s", retention.reservations_s, 0, math.inf)
         case _:
             return
 
 
+def _sending(command: ClaimDeliveries | EndDelivery) -> Iterator[Problem]:
+    if isinstance(command, ClaimDeliveries):
+        yield from check_between("limit", command.limit, 1, MAX_CLAIMS)
+        return
+    yield from check_time("claimed_until", command.claimed_until)
+    if command.status is not None:
+        yield from check_between("status", command.status, 100, 999)
+
+
+def _reserving(command: Reserve | RenewReservation | StartDirect) -> Iterator[Problem]:
+    if isinstance(command, RenewReservation):
+        yield from check_between("ttl_s", command.ttl_s, *TTL_S)
+        return
+    yield from check_label("session_id", command.session_id)
+    if isinstance(command, StartDirect):
+        yield from check_label("worker_id", command.worker_id)
+        yield from _new_jobs((command.job,))
+        return
+    yield from check_queue(command.namespace, command.queue)
+    yield from check_label("reserved_by", command.reserved_by)
+    yield from check_between("ttl_s", command.ttl_s, *TTL_S)
+
+
 def _named(command: Command) -> Iterator[Problem]:
     """Check what a command says about one job: which, by which token, and how its process ended."""
-    for field in _fields_among(type(command), ("job_id", "before", "after", "schedule_id", "template_id")):
+    for field in _fields_among(type(command), _IDS):
         text = getattr(command, field)
         if text is not None and not is_id(text):
             yield from check_label(field, text)
@@ -150,6 +207,36 @@ def _new_jobs(jobs: Sequence[NewJob]) -> Iterator[Problem]:
 
 
 _options = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in ("job_id", "params", "key")))
+
+
+def _group(command: CreateGroup) -> Iterator[Problem]:
+    if len(command.members) > MAX_MEMBERS:
+        yield "members", f"{len(command.members)} members; a group takes {MAX_MEMBERS:,}"
+    if command.namespace:
+        yield from name_problems("namespace", command.namespace)
+    yield from check_label("name", command.name)
+    new = [member for member in command.members if isinstance(member, NewJob)]
+    yield from _new_jobs(new)
+    for member in command.members:
+        if isinstance(member, str):
+            yield from check_label("members", member)
+    ids = [member if isinstance(member, str) else member.job_id for member in command.members]
+    if command.callback is not None:
+        yield from _callback(command.callback, ids)
+        new.append(command.callback)
+        ids.append(command.callback.job_id)
+    if any(job.namespace != command.namespace for job in new):
+        yield "members", "all jobs of a group are of its namespace"
+    if len(set(ids)) < len(ids):
+        yield "members", "a job can be in a group only once"
+
+
+def _callback(job: NewJob, ids: Sequence[str]) -> Iterator[Problem]:
+    yield from _new_jobs([job])
+    if not ids:
+        yield "callback", "a group without members never ends, and would never call back"
+    if job.key is not None:
+        yield "callback", "takes no key: the end of a group cannot wait until one is free"
 
 
 def _own(job: NewJob) -> Iterator[Problem]:
@@ -183,6 +270,7 @@ def new_job_problems(job: NewJob) -> Iterator[Problem]:
     yield from check_duration("ttl_s", job.ttl_s)
     yield from check_time("not_before", job.not_before)
     yield from check_time("expires_at", job.expires_at)
+    yield from check_time("created_at", job.created_at)
     yield from check_backoff(job.backoff)
     yield from _key(job)
     yield from check_label("limit_key", job.limit_key)

@@ -77,7 +77,7 @@ class Flowlines:
         self._leased: dict[Token, Job] = {}
         self._owned: dict[str, dict[JobId, Job]] = {}
         self._jobs_of: dict[str, dict[JobId, Job]] = {}
-        self._waiting: dict[str, int] = {}
+        self._activities_waiting: dict[str, int] = {}
         #: Session of a worker → its QUEUED and RUNNING jobs.
         self._sessions: dict[str, int] = {}
 
@@ -333,7 +333,7 @@ class Flowlines:
             _drop(self._owned, owner, job.job_id)
             _drop(self._jobs_of, instance_id, job.job_id)
         if job.status is JobStatus.QUEUED:
-            _count(self._waiting, job.queue, by)
+            _count(self._activities_waiting, job.queue, by)
         if job.token is not None:
             if by > 0:
                 self._leased[job.token] = job
@@ -355,7 +355,7 @@ class Flowlines:
 
     def owned_queues(self) -> Sequence[str]:
         """Give the queues in which activities wait, by name."""
-        return sorted(self._waiting)
+        return sorted(self._activities_waiting)
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,12 @@ from typing import Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from holdfast.model.events import Event
+from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Delivery, DeliveryStatus
 from holdfast.rules.state import Lane, State
 from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
 
@@ -80,6 +82,26 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: int = 50
 
 
+class DeliveryQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which deliveries of a webhook to list, newest first."""
+
+    webhook_id: str
+    #: None for any.
+    status: DeliveryStatus | None = None
+    limit: int = 50
+
+
+class GroupQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which groups to list, newest first."""
+
+    namespace: str = ""
+    #: None for any.
+    status: GroupStatus | None = None
+    #: Only groups created before this place, given by the last one of the page before.
+    before: tuple[Timestamp, str] | None = None
+    limit: int = 50
+
+
 class QueueCount(msgspec.Struct, frozen=True):
     """How many jobs of a queue have a status."""
 
@@ -94,6 +116,14 @@ class View(State, Protocol):
 
     def jobs(self, query: JobQuery) -> Sequence[Job]:
         """Give the matching jobs, newest first (created_at, then id, descending)."""
+        ...
+
+    def deliveries(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        """Give the matching deliveries, newest first (created_at, then id, descending)."""
+        ...
+
+    def groups(self, query: GroupQuery) -> Sequence[Group]:
+        """Give the matching groups, newest first (created_at, then id, descending)."""
         ...
 
     def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:

@@ -5,7 +5,7 @@ Part of `stores.tables`, which owns the records; here are only the orders they c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from holdfast.model.groups import Group
@@ -22,6 +22,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 DueKey = tuple[Timestamp, str]
 
+_BEYOND = "\U0010ffff"
+
 
 class Sidelines:
     """Who holds which queue, who belongs to which group, who wants to be told."""
@@ -32,8 +34,14 @@ class Sidelines:
         self._reserved: dict[tuple[str, str], Reservation] = {}
         self._direct: dict[tuple[str, str], JobId] = {}
         self._members: dict[str, dict[JobId, Job]] = {}
+        #: Group → its members that are QUEUED or RUNNING, by number.
+        self._active: dict[str, OrderedSet[tuple[int, str]]] = {}
+        #: Namespace → its groups in the order of creation.
+        self._created: dict[str, OrderedSet[DueKey]] = {}
         #: Namespace → its enabled webhooks by id.
         self._webhooks: dict[str, dict[str, Webhook]] = {}
+        #: Webhook → its deliveries by creation.
+        self._deliveries: dict[str, OrderedSet[DueKey]] = {}
 
     # --- following changes ------------------------------------------------------------------------------------------
 
@@ -52,6 +60,19 @@ class Sidelines:
                     self._members.setdefault(job.group_id, {})[job.job_id] = job
                 else:
                     _drop(self._members, job.group_id, job.job_id)
+                self._line_up(job.group_id, job.sequence_number, job, leaves=job is before)
+
+    def _line_up(self, group_id: str, number: int, job: Job, *, leaves: bool) -> None:
+        """Put an active member into the line of its group, or take it out."""
+        if job.has_ended:
+            return
+        line = self._active.setdefault(group_id, OrderedSet())
+        if not leaves:
+            line.add((number, job.job_id))
+            return
+        line.discard((number, job.job_id))
+        if not line:
+            del self._active[group_id]
 
     def reindex_reservation(self, before: Reservation | None, after: Reservation | None) -> None:
         """Follow a reservation."""
@@ -66,10 +87,21 @@ class Sidelines:
 
     def reindex_group(self, before: Group | None, after: Group | None) -> None:
         """Follow a group to its end."""
-        if before is not None and before.finished_at is not None:
-            self._due[Lane.GROUP].discard((before.finished_at, before.group_id))
-        if after is not None and after.finished_at is not None:
-            self._due[Lane.GROUP].add((after.finished_at, after.group_id))
+        for group in (before, after):
+            if group is None:
+                continue
+            place = (group.created_at, group.group_id)
+            if group is after and before is None:
+                self._created.setdefault(group.namespace, OrderedSet()).add(place)
+            elif group is before and after is None:
+                self._created[group.namespace].discard(place)
+            over = group.finished_at or (None if group.members else group.created_at)
+            if over is None:
+                continue
+            if group is after:
+                self._due[Lane.GROUP].add((over, group.group_id))
+            else:
+                self._due[Lane.GROUP].discard((over, group.group_id))
 
     def reindex_webhook(self, before: Webhook | None, after: Webhook | None) -> None:
         """Follow a webhook."""
@@ -84,6 +116,13 @@ class Sidelines:
             self._due[_delivery_lane(before)].discard((_delivery_time(before), before.delivery_id))
         if after is not None:
             self._due[_delivery_lane(after)].add((_delivery_time(after), after.delivery_id))
+        if after is None and before is not None:
+            made = self._deliveries[before.webhook_id]
+            made.discard((before.created_at, before.delivery_id))
+            if not made:
+                del self._deliveries[before.webhook_id]
+        elif after is not None and before is None:
+            self._deliveries.setdefault(after.webhook_id, OrderedSet()).add((after.created_at, after.delivery_id))
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -100,10 +139,25 @@ class Sidelines:
         jobs = self._members.get(group_id, {}).values()
         return sorted((job for job in jobs if status in (None, job.status)), key=member_place)
 
+    def turn_of(self, group_id: str) -> JobId | None:
+        """Give the active member of a group that has the lowest number, or None."""
+        line = self._active.get(group_id)
+        return None if line is None else JobId(next(iter(line))[1])
+
+    def groups(self, namespace: str, before: DueKey | None) -> Iterator[str]:
+        """Walk the ids of the groups of a namespace, newest first, below a place."""
+        created = self._created.get(namespace)
+        return iter(()) if created is None else (key[1] for key in created.walk(before or (_BEYOND,), backwards=True))
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         hooks = self._webhooks.get(namespace)
         return () if hooks is None else [hooks[key] for key in sorted(hooks)]
+
+    def deliveries(self, webhook_id: str) -> Iterator[str]:
+        """Walk the deliveries of a webhook, newest first."""
+        made = self._deliveries.get(webhook_id)
+        return iter(()) if made is None else (key[1] for key in made.walk((_BEYOND,), backwards=True))
 
 
 def _reservation_lane(reservation: Reservation) -> Lane:

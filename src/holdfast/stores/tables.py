@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from holdfast.model.decisions import Decision
-from holdfast.model.groups import Group
+from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
 from holdfast.model.jobs import Job, JobStatus, Run
@@ -28,7 +28,7 @@ from holdfast.rules.state import Lane
 from holdfast.stores.beside.naming import NAMING, named_by
 from holdfast.stores.flowlines import Flowlines
 from holdfast.stores.ordered import OrderedSet
-from holdfast.stores.protocol import JobQuery, QueueCount
+from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sidelines import Sidelines
 from holdfast.stores.starts import Starts
 
@@ -54,6 +54,8 @@ class Tables(Flowlines):
         self._ready: dict[QueueKey, OrderedSet[PlaceKey]] = {}
         #: QUEUED jobs whose `not_before` has not been seen to pass, in the order they will have.
         self._held_back: dict[QueueKey, OrderedSet[PlaceKey]] = {}
+        #: Members of sequential groups that wait for their turn, among those held back.
+        self._waiting: set[JobId] = set()
         #: Jobs with a `not_before` that are among the ready ones all the same.
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
@@ -142,21 +144,28 @@ class Tables(Flowlines):
         dues: dict[Lane, list[DueKey]] = {}
         created: dict[str, list[DueKey]] = {}
         for job in jobs:
+            if job.group_id is not None:
+                self._side.reindex_job(None, job)  # all of a group before any: who waits depends on the others
+        for job in jobs:
+            waits = self._must_wait(job)
+            if waits:
+                self._waiting.add(job.job_id)
             if job.status is JobStatus.QUEUED:
-                queue = (job.not_before is not None, (job.namespace, job.queue))
+                queue = (waits or job.not_before is not None, (job.namespace, job.queue))
                 found = places.get(queue)
                 if found is None:
                     found = places[queue] = []
                 found.append(place(job))
-            for lane, when in _dues(job):
+            for lane, when in _dues(job, waits=waits):
                 dues.setdefault(lane, []).append((when, job.job_id))
             listed = created.get(job.namespace)
             if listed is None:
                 listed = created[job.namespace] = []
             listed.append((job.created_at, job.job_id))
             self._count(job, 1)
-            self._side.reindex_job(None, job)
             self.reindex_activity(None, job)
+            if job.group_id is None:
+                self._side.reindex_job(None, job)
             if job.retry_of is not None:
                 self._link(job)
         for (held_back, queue_key), keys in places.items():
@@ -167,12 +176,16 @@ class Tables(Flowlines):
             self._created[namespace] = OrderedSet(created_keys)
 
     def _reindex_job(self, before: Job | None, after: Job | None) -> None:
-        self._side.reindex_job(before, after)
         self.reindex_activity(before, after)
+        group_id = cast("Job", after or before).group_id
+        turn = None if group_id is None else self._side.turn_of(group_id)
         if before is not None:
             self._take_out(before)
+        self._side.reindex_job(before, after)
         if after is not None:
             self._place(after)
+        if group_id is not None:
+            self._pass_turn(turn, self._side.turn_of(group_id))
         # What never changes in a job's life is indexed at its two ends only.
         if before is None and after is not None:
             _place_of(self._created, after.namespace).add((after.created_at, after.job_id))
@@ -182,21 +195,48 @@ class Tables(Flowlines):
             self._unlink(before)
 
     def _place(self, job: Job) -> None:
+        waits = self._must_wait(job)
+        if waits:
+            self._waiting.add(job.job_id)
         if job.status is JobStatus.QUEUED:
-            lane = self._ready if job.not_before is None else self._held_back
+            lane = self._ready if job.not_before is None and not waits else self._held_back
             _place_of(lane, (job.namespace, job.queue)).add(place(job))
-        for lane_name, when in _dues(job):
+        for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].add((when, job.job_id))
         self._count(job, 1)
 
     def _take_out(self, job: Job) -> None:
+        waits = job.job_id in self._waiting
         if job.status is JobStatus.QUEUED:
-            lane = self._ready if job.not_before is None or job.job_id in self._promoted else self._held_back
+            due = job.not_before is None or job.job_id in self._promoted
+            lane = self._ready if due and not waits else self._held_back
             lane[job.namespace, job.queue].discard(place(job))
             self._promoted.discard(job.job_id)
-        for lane_name, when in _dues(job):
+            self._waiting.discard(job.job_id)
+        for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].discard((when, job.job_id))
         self._count(job, -1)
+
+    def _must_wait(self, job: Job) -> bool:
+        """Tell whether a member of a sequential group waits for one with a lower number."""
+        if job.sequence_number is None or job.group_id is None or job.status is not JobStatus.QUEUED:
+            return False
+        group = self.records[Group].get(job.group_id)
+        return (
+            group is not None
+            and group.mode is GroupMode.SEQUENTIAL
+            and self._side.turn_of(job.group_id) not in (None, job.job_id)
+        )
+
+    def _pass_turn(self, before: JobId | None, after: JobId | None) -> None:
+        """Place two members anew: the one whose turn it was, and the one whose turn it is."""
+        if before == after:
+            return
+        for job_id in (before, after):
+            job = None if job_id is None else self.records[Job].get(job_id)
+            if job is not None and job.status is JobStatus.QUEUED:
+                self._take_out(job)
+                self._place(job)
 
     def _link(self, job: Job) -> None:
         if job.retry_of is not None:
@@ -409,6 +449,11 @@ class Tables(Flowlines):
         """Give the members of a group in order; of one status, or all."""
         return self._side.members(group_id, status)
 
+    def turn_of(self, group_id: str) -> Job | None:
+        """Give the active member of a group that has the lowest number, or None."""
+        job_id = self._side.turn_of(group_id)
+        return None if job_id is None else self._job(job_id)
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         return self._side.webhooks(namespace)
@@ -515,6 +560,12 @@ class Tables(Flowlines):
         )
         return list(islice(wanted, query.limit))
 
+    def deliveries(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        """Give the matching deliveries of a webhook, newest first."""
+        made: dict[str, Delivery] = self.records[Delivery]
+        found = (made[key] for key in self._side.deliveries(query.webhook_id))
+        return list(islice((one for one in found if query.status in (None, one.status)), query.limit))
+
     def _few(self, namespace: str, status: JobStatus) -> Sequence[str] | None:
         """Give the jobs of a status if they are few, else None."""
         if status is JobStatus.RUNNING:
@@ -525,6 +576,12 @@ class Tables(Flowlines):
             return list(having) if len(having) <= FEW else None
         lanes = [keys for lane in (self._ready, self._held_back) for name, keys in lane.items() if name[0] == namespace]
         return [key[3] for keys in lanes for key in keys] if sum(map(len, lanes)) <= FEW else None
+
+    def groups(self, query: GroupQuery) -> Sequence[Group]:
+        """Give the matching groups, newest first."""
+        table = self.records[Group]
+        found = (cast("Group", table[key]) for key in self._side.groups(query.namespace, query.before))
+        return list(islice((group for group in found if query.status in (None, group.status)), query.limit))
 
     def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
         """Give the first `limit` job ids that begin with `prefix`, in order."""
@@ -591,16 +648,16 @@ def _note(sets: dict[N, set[I]], name: N, job_id: I, by: int) -> None:
             del sets[name]
 
 
-def _dues(job: Job) -> Sequence[tuple[Lane, Timestamp]]:
-    """Give the lanes a job stands in, with its time."""
+def _dues(job: Job, *, waits: bool) -> Sequence[tuple[Lane, Timestamp]]:
+    """Give the lanes a job stands in, with its time; one that waits for others becomes ready by no time."""
     if job.status is JobStatus.QUEUED:
         if job.not_before is None and job.expires_at is None:
             return ()
-        times = ((Lane.DELAYED, job.not_before), (Lane.TTL, job.expires_at))
+        times = ((Lane.DELAYED, None if waits else job.not_before), (Lane.TTL, job.expires_at))
         return [(lane, when) for lane, when in times if when is not None]
     if job.lease_expires_at is not None:
         return ((Lane.LEASE, job.lease_expires_at),)
-    if job.finished_at is None:
+    if job.finished_at is None or job.group_id is not None:
         return ()
     lasting = job.status is JobStatus.FAILED or job.status is JobStatus.DEAD
     return ((Lane.FAILED if lasting else Lane.DONE, job.finished_at),)

@@ -1,12 +1,14 @@
 """Neighbours: other processes that work on the same store. When one of them dies, its jobs wait for nobody's clock.
 
-Looked after about once a second while some job runs in another process, by whoever is there; not at all otherwise.
+Looked after about once a second while some job runs in another process, or one holds a queue, by whoever is there; not
+at all otherwise.
 """
 
 from __future__ import annotations
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import end_dead_sessions
+from holdfast.rules.reservations import local_holders
 
 #: Seconds between two looks.
 LOOK_S = 1.0
@@ -14,7 +16,7 @@ _NEVER = float("inf")
 
 
 class Neighbours:
-    """Ends the leases of processes that are gone."""
+    """Ends the leases and reservations of processes that are gone."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,16 +28,16 @@ class Neighbours:
         self.look_at = min(self.look_at, now + LOOK_S)
 
     def look(self, now: float) -> bool:
-        """Look, if it is time; tell whether jobs were taken from the dead."""
+        """Look, if it is time; tell whether anything was taken from the dead."""
         if now < self.look_at:
             return False
-        if not self._has_foreign_lease():
+        if not self._has_foreign_holder():
             self.look_at = _NEVER
             return False
         self.look_at = now + LOOK_S
         return end_dead_sessions(self._engine) > 0
 
-    def _has_foreign_lease(self) -> bool:
+    def _has_foreign_holder(self) -> bool:
         own = self._engine.session_id
         with self._engine.read() as view:
-            return any(job.session_id != own for job in view.local_leases())
+            return any(held.session_id != own for held in local_holders(view))

@@ -13,7 +13,8 @@ import logging
 from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import TICKING, next_of, replan, tick
+from holdfast.engine.maintenance import TICKING, next_of, tick
+from holdfast.engine.rounds import replan
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, StoreBusy, StoreFull, UnknownLease
 from holdfast.model.commands import Command, Extend, Lease, Retention
 from holdfast.model.jobs import Job
@@ -358,8 +359,9 @@ class Pump:
         if not self._is_replanned:
             replan(self._engine)
             self._is_replanned = True
-        tick(self._engine, self._retention)
-        self._tick_at, self._sweep_at = _NEVER, now + SWEEP_S
+        more = tick(self._engine, self._retention).more
+        # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
+        self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
         self._looked = False
         return True
 

@@ -131,13 +131,13 @@ class JobCancelled(Fact, frozen=True, kw_only=True, tag="job:cancelled"):
 
 
 class JobSkipped(Fact, frozen=True, kw_only=True, tag="job:skipped"):
-    """A queued job will not run: its latest start has passed, or another job of its schedule is not over."""
+    """A queued job will not run: its latest start has passed, another of its schedule is not over, its group stops."""
 
     job_id: JobId
     run_id: RunId
-    #: One word: expired or overlap.
+    #: One word: expired, overlap or group.
     reason: str
-    #: With `overlap`: the job that is not over.
+    #: With `overlap`: the job that is not over. With `group`: the one that has failed.
     held_by: JobId | None = None
 
 

@@ -22,7 +22,7 @@ class WebhookUpdated(Fact, frozen=True, kw_only=True, tag="webhook:updated"):
 
 
 class WebhookDeleted(Fact, frozen=True, kw_only=True, tag="webhook:deleted"):
-    """A webhook is gone, with what it was still owed."""
+    """A webhook is gone; what it was still owed is not sent any more."""
 
     webhook_id: str
 

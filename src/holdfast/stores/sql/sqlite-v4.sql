@@ -44,7 +44,9 @@ CREATE TABLE job_groups (
   CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'PARTIAL')) = (finished_at IS NOT NULL))
 ) STRICT;
 
-CREATE INDEX ix_groups_ended ON job_groups(finished_at, group_id) WHERE finished_at IS NOT NULL;
+-- By the end, or by the creation of a group that has no members and never ends.
+CREATE INDEX ix_groups_ended ON job_groups(coalesce(finished_at, created_at), group_id)
+  WHERE finished_at IS NOT NULL OR members = 0;
 CREATE INDEX ix_groups_list ON job_groups(namespace, created_at, group_id);
 
 -- What a foreign key of `jobs` would say; a table cannot be given one later.
@@ -53,6 +55,18 @@ CREATE TRIGGER jobs_group_is_there BEFORE INSERT ON jobs
 BEGIN
   SELECT RAISE(ABORT, 'a job belongs to a group that is not there');
 END;
+
+-- A member of a sequential group that waits for its turn is held back (lane 1), and waits; index state like the lane.
+ALTER TABLE jobs ADD COLUMN waits INTEGER CHECK (waits = 1);
+DROP INDEX ix_jobs_delayed;
+CREATE INDEX ix_jobs_delayed ON jobs(not_before, job_id) WHERE status = 'QUEUED' AND lane = 1 AND waits IS NULL;
+-- Whose turn it is.
+CREATE INDEX ix_jobs_turn ON jobs(group_id, sequence_number)
+  WHERE (status = 'QUEUED' OR status = 'RUNNING') AND sequence_number IS NOT NULL;
+-- The jobs of a group go with it.
+DROP INDEX ix_jobs_ended;
+CREATE INDEX ix_jobs_ended ON jobs(status IN ('FAILED', 'DEAD'), finished_at, job_id)
+  WHERE finished_at IS NOT NULL AND group_id IS NULL;
 
 CREATE TABLE webhooks (
   row INTEGER PRIMARY KEY,
@@ -89,6 +103,7 @@ CREATE TABLE webhook_deliveries (
 ) STRICT;
 
 CREATE UNIQUE INDEX ux_deliveries ON webhook_deliveries(webhook_id, run_id, event);
+CREATE INDEX ix_deliveries_list ON webhook_deliveries(webhook_id, created_at, delivery_id);
 -- By the next try, or by the end of the claim of who is sending it.
 CREATE INDEX ix_deliveries_due ON webhook_deliveries(coalesce(claimed_until, next_attempt_at), delivery_id)
   WHERE status = 'PENDING';

@@ -230,17 +230,18 @@ SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND expires_at <= ? ORDER BY exp
 
 -- name: due_delayed
 -- Queued jobs held back until a time, earliest first.
-SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id;
+SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND waits IS NULL AND not_before <= ?
+ORDER BY not_before, job_id;
 
 -- name: due_done
 -- Completed and cancelled jobs that ended by a time, earliest first.
 SELECT {jobs} FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at <= ? ORDER BY finished_at, job_id;
+WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at <= ? AND group_id IS NULL ORDER BY finished_at, job_id;
 
 -- name: due_failed
 -- Failed and dead jobs that ended by a time, earliest first.
 SELECT {jobs} FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at <= ? ORDER BY finished_at, job_id;
+WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at <= ? AND group_id IS NULL ORDER BY finished_at, job_id;
 
 -- name: due_commands
 -- Remembered commands that were done by a time, earliest first.
@@ -266,15 +267,17 @@ SELECT min(expires_at) FROM jobs WHERE status = 'QUEUED' AND expires_at IS NOT N
 
 -- name: next_delayed
 -- When the first job that is held back may run.
-SELECT min(not_before) FROM jobs WHERE status = 'QUEUED' AND lane = 1;
+SELECT min(not_before) FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND waits IS NULL;
 
 -- name: next_done
 -- When the first of the jobs ended that were completed or cancelled.
-SELECT min(finished_at) FROM jobs WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at IS NOT NULL;
+SELECT min(finished_at) FROM jobs
+WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at IS NOT NULL AND group_id IS NULL;
 
 -- name: next_failed
 -- When the first of the jobs ended that failed or are dead.
-SELECT min(finished_at) FROM jobs WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at IS NOT NULL;
+SELECT min(finished_at) FROM jobs
+WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at IS NOT NULL AND group_id IS NULL;
 
 -- name: next_command
 -- When the first remembered command was done.
@@ -306,8 +309,25 @@ SELECT namespace, queue, status, count(*) FROM jobs GROUP BY namespace, queue, s
 -- name: promote
 -- Make delayed jobs ready whose time has come; bit 32 of the sum is the lane.
 UPDATE jobs SET lane = 0, sum = sum & 4294967295 WHERE row IN (
-  SELECT row FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND not_before <= ? ORDER BY not_before, job_id LIMIT ?
+  SELECT row FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND waits IS NULL AND not_before <= ?
+  ORDER BY not_before, job_id LIMIT ?
 );
+
+-- name: pass_turn
+-- Let the first active member of a sequential group wait no longer; its bits of the sum are 32 (lane) and 33 (waits).
+UPDATE jobs SET
+  waits = NULL, lane = (not_before IS NOT NULL), sum = (sum & 4294967295) | ((not_before IS NOT NULL) << 32)
+WHERE waits = 1 AND row = (
+  SELECT row FROM jobs INDEXED BY ix_jobs_turn
+  WHERE group_id = ? AND (status = 'QUEUED' OR status = 'RUNNING') AND sequence_number IS NOT NULL
+  ORDER BY sequence_number LIMIT 1
+);
+
+-- name: turn_of
+-- The first active member of a group.
+SELECT {jobs} FROM jobs INDEXED BY ix_jobs_turn
+WHERE group_id = ? AND (status = 'QUEUED' OR status = 'RUNNING') AND sequence_number IS NOT NULL
+ORDER BY sequence_number LIMIT 1;
 
 -- name: insert_plain_job
 -- A new job without any of the options that are null by default: most are, and every parameter costs.
@@ -319,7 +339,7 @@ INSERT INTO jobs (
 
 -- name: insert_job
 -- A new job.
-INSERT INTO jobs ({jobs}, lane, sum) VALUES ({jobs?}, ?, ?);
+INSERT INTO jobs ({jobs}, lane, waits, sum) VALUES ({jobs?}, ?, ?, ?);
 
 -- name: lease_job
 -- What changes when a job is leased.
@@ -341,7 +361,7 @@ UPDATE jobs SET
   status = ?, position = ?, not_before = ?, attempts = ?, expiries = ?, snoozes = ?, executions = ?, deliveries = ?,
   worker_id = ?, token = ?, lease_expires_at = ?, deadline_at = ?, session_id = ?, grant_cmd = ?,
   cancel_requested_at = ?, cancel_reason = ?, result = ?, error = ?, started_at = ?, finished_at = ?, seq = ?,
-  lane = ?, sum = ?
+  lane = ?, waits = ?, sum = ?
 WHERE job_id = ?;
 
 -- name: edit_job
@@ -352,7 +372,7 @@ UPDATE jobs SET
   status = ?, position = ?, not_before = ?, attempts = ?, expiries = ?, snoozes = ?, executions = ?, deliveries = ?,
   worker_id = ?, token = ?, lease_expires_at = ?, deadline_at = ?, session_id = ?, grant_cmd = ?,
   cancel_requested_at = ?, cancel_reason = ?, result = ?, error = ?, started_at = ?, finished_at = ?, seq = ?,
-  lane = ?, sum = ?
+  lane = ?, waits = ?, sum = ?
 WHERE job_id = ?;
 
 -- name: delete_job
@@ -474,7 +494,7 @@ SELECT seq FROM meta;
 
 -- name: summed_jobs
 -- Every job with what its sum covers.
-SELECT {jobs}, lane, sum FROM jobs;
+SELECT {jobs}, lane, waits, sum FROM jobs;
 
 -- name: summed_runs
 -- Every run with its sum.
@@ -681,16 +701,26 @@ DELETE FROM job_groups WHERE group_id = ?;
 SELECT {job_groups}, sum FROM job_groups;
 
 -- name: ended_groups
--- Groups that ended by a time, earliest first.
-SELECT {job_groups} FROM job_groups WHERE finished_at <= ? ORDER BY finished_at, group_id;
+-- Groups that ended by a time, or have no members, earliest first.
+SELECT {job_groups} FROM job_groups
+WHERE (finished_at IS NOT NULL OR members = 0) AND coalesce(finished_at, created_at) <= ?
+ORDER BY coalesce(finished_at, created_at), group_id;
 
 -- name: next_ended_group
--- When the first group ended.
-SELECT min(finished_at) FROM job_groups WHERE finished_at IS NOT NULL;
+-- When the first group ended, or was made without members.
+SELECT min(coalesce(finished_at, created_at)) FROM job_groups WHERE finished_at IS NOT NULL OR members = 0;
+
+-- name: groups_of_namespace
+-- The groups of one namespace, newest first, below a place.
+SELECT {job_groups} FROM job_groups
+WHERE namespace = :namespace AND (created_at, group_id) < (:created_at, :group_id)
+  AND (:status IS NULL OR status = :status)
+ORDER BY created_at DESC, group_id DESC LIMIT :limit;
 
 -- name: members
--- The members of one group, in order.
-SELECT {jobs} FROM jobs WHERE group_id = ? AND sequence_number IS NOT NULL
+-- The members of one group, in order; of one status, or all.
+SELECT {jobs} FROM jobs INDEXED BY ix_jobs_group
+WHERE group_id = :group_id AND sequence_number IS NOT NULL AND (:status IS NULL OR status = :status)
 ORDER BY sequence_number, created_at, job_id;
 
 -- name: webhook
@@ -725,6 +755,12 @@ SELECT {webhook_deliveries} FROM webhook_deliveries WHERE delivery_id = ?;
 -- name: all_deliveries
 -- Every delivery, by id.
 SELECT {webhook_deliveries} FROM webhook_deliveries ORDER BY delivery_id;
+
+-- name: deliveries_of
+-- The deliveries of a webhook, newest first; of one status, or all.
+SELECT {webhook_deliveries} FROM webhook_deliveries
+WHERE webhook_id = :webhook_id AND (:status IS NULL OR status = :status)
+ORDER BY created_at DESC, delivery_id DESC LIMIT :limit;
 
 -- name: save_delivery
 -- A new or changed delivery.

@@ -18,17 +18,19 @@ from typing import Any, TypeVar
 from holdfast.errors import RecordTooLarge
 from holdfast.journal.records import MAX_LINE
 from holdfast.model.events import Event, encode_event
+from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, Key, Record, pair
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Webhook
 from holdfast.points import reach
 from holdfast.rules.changes import Stamp
 from holdfast.rules.fold import fold
 from holdfast.rules.order import place, run_place
 from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.lookups import Lookups
-from holdfast.stores.sqlite.rows import JOBS, RUNS, Meta, Row, Table, chained
+from holdfast.stores.sqlite.rows import JOBS, RUNS, Meta, Row, Table, as_waiting, chained
 from holdfast.stores.sqlite.statements import SQL
 
 R = TypeVar("R", bound=Record)
@@ -55,11 +57,15 @@ class Batch(Lookups):
         self._gone: dict[type, set[Key]] = {kind: set() for kind in BY_KIND}
         self._last_runs: dict[JobId, Run] = {}
         self._backs: dict[Band, int] = {}
+        #: Namespace → its enabled webhooks, mostly none: every ended run asks for them.
+        self._webhooks: dict[str, Sequence[Webhook]] = {}
         #: Kind → highest id that has a row; a greater one is known to be new.
         self._highest: dict[type, str] = {}
         self._events: list[tuple[int, str, str, int]] = []
         self._stored = self._now = _NO_META
         self._promoted = False
+        #: Sequential groups in which it may be another's turn once all is written.
+        self._turns: set[str] = set()
 
     # --- life of a batch --------------------------------------------------------------------------------------------
 
@@ -116,7 +122,9 @@ class Batch(Lookups):
             gone.clear()
         self._last_runs.clear()
         self._backs.clear()
+        self._webhooks.clear()
         self._events.clear()
+        self._turns.clear()
         self._promoted = False
         self._version = -1
 
@@ -176,6 +184,8 @@ class Batch(Lookups):
             self._note_job(before, record)
         elif kind is Run:
             self._note_run(before, record)
+        elif kind is Webhook:
+            self._webhooks.clear()
         self._known[kind][key] = record
         return kind, key, before, row, was_pending
 
@@ -193,6 +203,7 @@ class Batch(Lookups):
                 del self._pending[kind][key]
         self._last_runs.clear()
         self._backs.clear()
+        self._webhooks.clear()
 
     def _note_job(self, before: Any, after: Any) -> None:
         """Keep the back of the bands right: raised by a job behind it, unknown once the last job leaves."""
@@ -227,6 +238,9 @@ class Batch(Lookups):
             if pending:
                 self._write(BY_KIND[kind], pending)
                 pending.clear()
+        if self._turns:
+            self._db.executemany(SQL["pass_turn"], [(group_id,) for group_id in self._turns])
+            self._turns.clear()
 
     def _write(self, table: Table, pending: dict[Key, Any]) -> None:
         known, highest = self._known[table.kind], self._highest.get(table.kind)
@@ -237,6 +251,10 @@ class Batch(Lookups):
             if record is None or record is before:
                 continue
             row = table.write(record)
+            if table is JOBS and record.sequence_number is not None and self._is_sequential(record.group_id):
+                # Every one that is queued waits, until the turn is passed to the first below.
+                row = as_waiting(row) if record.status is JobStatus.QUEUED else row
+                self._turns.add(record.group_id)
             if before is None or not table.updates:
                 for insert in table.inserts:
                     if insert.fits(row):
@@ -252,6 +270,10 @@ class Batch(Lookups):
         # Updates first: an open run must have ended in its row before the next one of its job is inserted.
         for sql, rows in (*updates.items(), *inserts.items()):
             self._db.executemany(sql, rows)
+
+    def _is_sequential(self, group_id: str) -> bool:
+        group = self.get(Group, group_id)
+        return group is not None and group.mode is GroupMode.SEQUENTIAL
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -348,6 +370,13 @@ class Batch(Lookups):
             found = super().edge(namespace, queue, rank, last=True)
             if found is not None:
                 self._backs[band] = found
+        return found
+
+    def webhooks(self, namespace: str) -> Sequence[Webhook]:
+        """Give the enabled webhooks of a namespace, by id; remembered, as every ended run asks for them."""
+        found = self._webhooks.get(namespace)
+        if found is None:
+            found = self._webhooks[namespace] = super().webhooks(namespace)
         return found
 
     def _resolve(self, table: Table, row: Row) -> Any:

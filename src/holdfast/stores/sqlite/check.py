@@ -16,7 +16,7 @@ from holdfast.rules.invariants import violations
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite.connections import translated
 from holdfast.stores.sqlite.lookups import Lookups
-from holdfast.stores.sqlite.rows import LANE_BIT, Meta, chained, sum_of
+from holdfast.stores.sqlite.rows import LANE_BIT, WAITS_BIT, Meta, chained, sum_of
 from holdfast.stores.sqlite.statements import SQL
 
 #: Findings of SQLite's own check that are listed.
@@ -75,8 +75,9 @@ def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
         for row in db.execute(sql):
             *fields, total = row
             if kind == "job":
-                lane = fields.pop()
-                expected = sum_of(fields) | lane << LANE_BIT
+                lane, waits = fields[-2:]
+                del fields[-2:]
+                expected = sum_of(fields) | lane << LANE_BIT | (waits or 0) << WAITS_BIT
             else:
                 expected = sum_of(fields)
             if total != expected:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast.errors import InvalidValue
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import Authority, Key, Record
@@ -21,10 +22,10 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
-from holdfast.model.webhooks import Webhook
+from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
-from holdfast.stores.protocol import Entry, JobQuery, QueueCount
+from holdfast.stores.protocol import DeliveryQuery, Entry, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.plainrows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
 from holdfast.stores.sqlite.rows import COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
@@ -187,8 +188,12 @@ class Lookups:
 
     def members(self, group_id: str, status: JobStatus | None = None) -> Sequence[Job]:
         """Give the members of a group in order; of one status, or all."""
-        jobs: Iterator[Job] = self._walk(JOBS, SQL["members"], (group_id,))
-        return [job for job in jobs if status in (None, job.status)]
+        values = {"group_id": group_id, "status": None if status is None else status.value}
+        return list(self._walk(JOBS, SQL["members"], values))
+
+    def turn_of(self, group_id: str) -> Job | None:
+        """Give the active member of a group that has the lowest number, or None."""
+        return next(self._walk(JOBS, SQL["turn_of"], (group_id,)), None)
 
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
@@ -283,6 +288,24 @@ class Lookups:
         ]
         newest_first = merge(*walks, key=lambda job: (job.created_at, job.job_id), reverse=True)
         return list(islice(newest_first, query.limit))
+
+    def deliveries(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        """Give the matching deliveries of a webhook, newest first."""
+        status = None if query.status is None else query.status.value
+        values = {"webhook_id": query.webhook_id, "status": status, "limit": query.limit}
+        return list(self._walk(DELIVERIES, SQL["deliveries_of"], values))
+
+    def groups(self, query: GroupQuery) -> Sequence[Group]:
+        """Give the matching groups, newest first."""
+        created_at, group_id = query.before or (_BEYOND, "")
+        values = {
+            "namespace": query.namespace,
+            "created_at": created_at,
+            "group_id": group_id,
+            "status": None if query.status is None else query.status.value,
+            "limit": query.limit,
+        }
+        return list(self._walk(GROUPS, SQL["groups_of_namespace"], values))
 
     def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
         """Give the first `limit` job ids that begin with `prefix`, in order."""

@@ -27,8 +27,9 @@ _json = msgspec.json.Encoder().encode
 _tags: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 _backoff: msgspec.json.Decoder[Backoff] = msgspec.json.Decoder(Backoff)
 
-#: Where `lane` stands in the sum of a job's row.
+#: Where `lane` and `waits` stand in the sum of a job's row.
 LANE_BIT = 32
+WAITS_BIT = 33
 
 
 def sum_of(fields: Sequence[Any]) -> int:
@@ -69,7 +70,7 @@ _holds: dict[str, KeyHold] = {hold.value: hold for hold in KeyHold}
 
 
 def job_row(job: Job) -> Row:
-    """Write a job: its fields, its lane, its sum."""
+    """Write a job: its fields, its lane, whether it waits for others, its sum."""
     row: list[Any] = list(_astuple(job))
     row[_PARAMS] = str(job.params, "utf-8")
     row[_STATUS] = _plain[job.status]
@@ -89,9 +90,12 @@ def job_row(job: Job) -> Row:
         row[_RESULT] = str(job.result, "utf-8")
     lane = int(job.not_before is not None and job.status is JobStatus.QUEUED)
     total = crc32(_json(row)) | lane << LANE_BIT
-    row.append(lane)
-    row.append(total)
-    return tuple(row)
+    return (*row, lane, None, total)
+
+
+def as_waiting(row: Row) -> Row:
+    """Give the row of a queued job that waits for its turn in a group: held back, whatever its time."""
+    return (*row[:-3], 1, 1, row[-1] | 1 << LANE_BIT | 1 << WAITS_BIT)
 
 
 def job_of(row: Row) -> Job:
@@ -354,7 +358,7 @@ class Table(NamedTuple):
         return tuple(key.split("\0", 1)) if self.paired else (key,)
 
 
-_JOB_BESIDE = ("lane", "sum")
+_JOB_BESIDE = ("lane", "waits", "sum")
 _JOB_CHANGEABLE = [name for name in assigned(SQL["edit_job"]) if name not in (*_JOB_BESIDE, "job_id")]
 JOBS = Table(
     Job,

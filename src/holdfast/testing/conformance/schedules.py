@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.maintenance import fire_due, next_wake, replan
+from holdfast.engine.maintenance import next_wake
+from holdfast.engine.rounds import fire_due, replan
 from holdfast.errors import IdReused, InvalidOperation, InvalidValue, PayloadTooLarge, ScheduleNotFound, VersionConflict
 from holdfast.model.commands import (
     ArchiveTemplate,
