@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from itertools import chain
 
 import msgspec
 
@@ -22,7 +21,7 @@ from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.repeats import REMEMBER_S
-from holdfast.rules.reservations import local_reservations
+from holdfast.rules.reservations import local_holders
 from holdfast.rules.state import Lane
 from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import View
@@ -76,8 +75,7 @@ def recover(engine: Engine) -> Report:
 def end_dead_sessions(engine: Engine) -> int:
     """End what processes of this machine hold that have died, without waiting for it to lapse."""
     with engine.read() as view:
-        foreign = {held.session_id for held in chain(view.local_leases(), local_reservations(view))}
-        foreign -= {engine.session_id, None}
+        foreign = {held.session_id for held in local_holders(view)} - {engine.session_id, None}
     gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
