@@ -32,7 +32,7 @@ class MessageStored(Fact, frozen=True, kw_only=True, tag="message:stored"):
     execution_id: int | None = None
     event_id: int | None = None
     #: The job whose end it tells.
-    job_id: JobId | None = None
+    tells_of: JobId | None = None
 
 
 class MessageParked(Fact, frozen=True, kw_only=True, tag="message:parked"):
