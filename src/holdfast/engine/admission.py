@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.engine.flowadmission import admitted_flow
 from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
 from holdfast.model.commands import (
     Command,
@@ -31,6 +32,7 @@ from holdfast.model.commands import (
     UpdateSchedule,
     UseTemplate,
 )
+from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import (
     MAX_INLINE,
@@ -64,6 +66,8 @@ def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
     if field is not None:
         return refuse(InvalidValue, f"{field}: is not of the type this field takes. Nothing was changed.", field=field)
     try:
+        if isinstance(command, FlowCommand):
+            return admitted_flow(command, blobs)
         match command:
             case Enqueue(jobs=jobs):
                 checked = tuple(

@@ -21,6 +21,7 @@ from holdfast.engine.watch import LeaseWatch
 from holdfast.errors import CorruptState, InvalidOperation, JobNotFound, StoreClosed, StoreError, UsageError
 from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease, StartDirect
 from holdfast.model.events import Event
+from holdfast.model.flowcommands import FetchActivity, FetchMore, FetchTurn
 from holdfast.model.ids import JobId, Token, uuid7
 from holdfast.model.jobs import Job, Run
 from holdfast.model.outcomes import Extended, Outcome, Refusal, refuse
@@ -261,8 +262,10 @@ class Engine:
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
             return command
-        if isinstance(command, Lease | StartDirect):
-            self._clear_the_way(turn)
+        if isinstance(command, Lease | StartDirect | FetchActivity):
+            self._clear_the_way(turn, Lane.LEASE, Lane.DELAYED)
+        elif isinstance(command, FetchTurn | FetchMore):
+            self._clear_the_way(turn, Lane.TURN, Lane.MAIL)
         now = turn.reading.now
         decision = decide(turn.batch, command, now, turn.draws, self.jump)
         if not decision.events:
@@ -276,13 +279,13 @@ class Engine:
         turn.added.extend(decision.events)
         return decision.outcome
 
-    def _clear_the_way(self, turn: _Turn) -> None:
-        """End lapsed leases and make due jobs ready, so that what may be granted is found."""
+    def _clear_the_way(self, turn: _Turn, lapsing: Lane, waiting: Lane) -> None:
+        """End what lapsed and make ready what waited, so that what may be granted is found."""
         now = turn.reading.now
-        lapsed = turn.batch.next_due(Lane.LEASE)
+        lapsed = turn.batch.next_due(lapsing)
         if lapsed is not None and lapsed <= now:
             self._decide(turn, Expire(limit=IN_THE_WAY, jump=self.jump))
-        delayed = turn.batch.next_due(Lane.DELAYED)
+        delayed = turn.batch.next_due(waiting)
         if delayed is not None and delayed <= now:
             turn.batch.promote(now, PROMOTED)
 

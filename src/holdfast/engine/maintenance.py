@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 import msgspec
 
@@ -29,7 +30,7 @@ from holdfast.stores.protocol import View
 log = logging.getLogger(__name__)
 
 #: Lanes in which something lapses, and those that a tick looks after.
-LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION)
+LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION, Lane.TURN)
 TICKING = (*LAPSING, Lane.SCHEDULE)
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
@@ -48,9 +49,9 @@ SWEEP = 100
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What one round did."""
 
-    #: Leases, reservations and queued jobs that time ended.
+    #: Leases, reservations, locks of instances and queued jobs that time ended.
     expired: int = 0
-    #: Local leases and reservations of earlier openings.
+    #: Local leases, reservations and locks of earlier openings.
     ended_sessions: int = 0
     #: Nominal times of schedules that came, or were made up for; and those that were missed.
     fired: int = 0
@@ -75,7 +76,8 @@ def recover(engine: Engine) -> Report:
 def end_dead_sessions(engine: Engine) -> int:
     """End what processes of this machine hold that have died, without waiting for it to lapse."""
     with engine.read() as view:
-        foreign = {held.session_id for held in local_holders(view)} - {engine.session_id, None}
+        held = chain(local_holders(view), view.local_turns())
+        foreign = {holder.session_id for holder in held} - {engine.session_id, None}
     gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
@@ -146,6 +148,7 @@ def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
         Lane.GROUP: later(now, -min(kept.done_s, kept.failed_s)),
         Lane.COMMAND: later(now, -REMEMBER_S),
         Lane.KEY: now,
+        Lane.PARKED: now,
         Lane.RESERVED: later(now, -kept.reservations_s),
         Lane.DELIVERED: later(now, -kept.deliveries_s),
     }

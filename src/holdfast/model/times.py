@@ -50,6 +50,14 @@ def milliseconds(when: Timestamp) -> int:
     return (moment(when) - _EPOCH) // timedelta(milliseconds=1)
 
 
+def at_milliseconds(unix_ms: int) -> Timestamp:
+    """Give the moment that is so many milliseconds after 1970, within the calendar."""
+    try:
+        return stamp(_EPOCH + timedelta(milliseconds=unix_ms))
+    except OverflowError:
+        return FOREVER if unix_ms > 0 else FIRST
+
+
 def microseconds(when: Timestamp) -> int:
     """Give the microseconds since 1970."""
     return (moment(when) - _EPOCH) // timedelta(microseconds=1)

@@ -1,7 +1,7 @@
 """Consequences: what a decision brings about beyond what was asked for, in the same commit.
 
 Called once for every decision that has events, whatever the command was: a report, an expiry, a cancellation. First
-groups, whose effects end runs, too; then whoever wants to be told of an ended run.
+groups, whose effects end runs, too; then whoever wants to be told of an ended run, and workflows that wait for a job.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from holdfast.rules.decision import Decision
 from holdfast.rules.deliveries import owed
 from holdfast.rules.draws import Draws
 from holdfast.rules.groupeffects import group_effects
+from holdfast.rules.owners import told_owners
 from holdfast.rules.state import State
 
 
@@ -18,5 +19,5 @@ def follow(state: State, decision: Decision, now: Timestamp, draws: Draws) -> De
     """Give the decision with the events that follow from its own."""
     added = group_effects(state, decision.events, now, draws)
     events = (*decision.events, *added) if added else decision.events
-    debts = owed(state, events)
-    return Decision((*events, *debts), decision.outcome) if added or debts else decision
+    told = (*owed(state, events), *told_owners(state, events, now))
+    return Decision((*events, *told), decision.outcome) if added or told else decision

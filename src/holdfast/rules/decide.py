@@ -62,6 +62,7 @@ from holdfast.model.commands import (
     UpdateWebhook,
     UseTemplate,
 )
+from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
 from holdfast.rules import deliveries, edits, schedules, templates, webhooks
@@ -71,6 +72,8 @@ from holdfast.rules.direct import decide_start_direct
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
 from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
+from holdfast.rules.flows import decide_flow, with_lapsed_turns, with_orphans, with_turns_of_the_dead
+from holdfast.rules.flowvalues import flow_problem_with
 from holdfast.rules.groups import decide_cancel_group, decide_create_group
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
@@ -113,10 +116,13 @@ Telling = PutWebhook | UpdateWebhook | RotateSecret | DeleteWebhook | EndDeliver
 
 def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
     """Give the events `command` causes at `now`, and its answer. `jump` is the last step of the clock forward."""
-    refusal = problem_with(command)
+    refusal = flow_problem_with(command) if isinstance(command, FlowCommand) else problem_with(command)
     if refusal is not None:
         return answer(refusal)
-    decision = _decide(state, command, now, draws, jump)
+    if isinstance(command, FlowCommand):
+        decision = decide_flow(state, command, now, draws, jump)
+    else:
+        decision = _decide(state, command, now, draws, jump)
     return follow(state, decision, now, draws) if decision.events else decision
 
 
@@ -145,11 +151,11 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
         case StartDirect():
             return decide_start_direct(state, command, now, draws)
         case Expire():
-            return decide_expire(state, command, now, draws)
+            return with_lapsed_turns(decide_expire(state, command, now, draws), state, command, now)
         case EndSessions() | EndSession():
-            return decide_end_sessions(state, command, now, draws)
+            return with_turns_of_the_dead(decide_end_sessions(state, command, now, draws), state, command)
         case Prune():
-            return decide_prune(state, command, now)
+            return with_orphans(decide_prune(state, command, now), state, command, now)
         case Fire():
             return decide_fire(state, command, now, draws)
         case Trigger():
@@ -165,6 +171,7 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
         case ClaimDeliveries():
             return deliveries.decide_claim(state, command, now)
         case _:
+            assert not isinstance(command, FlowCommand)
             return _once(state, command, now, draws)
 
 

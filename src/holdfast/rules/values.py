@@ -60,6 +60,8 @@ from holdfast.rules.checks import (
 #: Bytes of a progress: 4 KiB of the handler's own data, a message, a few numbers.
 MAX_PROGRESS = 8192
 MAX_JOBS = 1000
+#: Bytes of the text that names an activity: the longest id of an instance, escaped, with two numbers.
+MAX_OWNER = 4096
 #: The shortest and the longest time in seconds that a reservation holds unless it is renewed.
 TTL_S = (1, 86_400)
 MAX_LEASES = 100
@@ -274,7 +276,9 @@ def new_job_problems(job: NewJob) -> Iterator[Problem]:
     yield from check_backoff(job.backoff)
     yield from _key(job)
     yield from check_label("limit_key", job.limit_key)
-    for field in ("owner", "affinity", "submitted_by", "traceparent"):
+    if job.owner is not None and len(job.owner.encode()) > MAX_OWNER:
+        yield "owner", f"of more than {MAX_OWNER} bytes"
+    for field in ("affinity", "submitted_by", "traceparent"):
         yield from check_text(field, getattr(job, field))
     yield from check_tags(job.tags)
 

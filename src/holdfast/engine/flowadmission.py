@@ -1,0 +1,316 @@
+"""Admission of commands about instances: items and events are read once, before any store sees them.
+
+What the rules must know of them is worked out here and nowhere else, so that a sender cannot say one thing and mean
+another. Kept is the text as this version writes it; large ones lie beside their records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidValue, PayloadTooLarge
+from holdfast.model import kinds
+from holdfast.model.decisions import decision_id
+from holdfast.model.events import Asked, Closed
+from holdfast.model.flowcommands import (
+    AckActivity,
+    AckTurn,
+    AnswerDecision,
+    AppendHistory,
+    Delta,
+    FlowCommand,
+    KeyWish,
+    Metadata,
+    NewActivity,
+    NewEvent,
+    NewMessage,
+    SendMessage,
+    StartActivity,
+)
+from holdfast.model.history import Event
+from holdfast.model.instances import owner_of
+from holdfast.model.jobs import Backoff, RetryMode
+from holdfast.model.payloads import MAX_BYTES, MAX_INLINE, NULL, admit_object, blob_ref, names_in
+from holdfast.model.times import at_milliseconds
+from holdfast.model.workitems import (
+    ActivityCompleted,
+    ActivityExecute,
+    ActivityFailed,
+    ContinueAsNew,
+    StartOrchestration,
+    TimerFired,
+    WorkItem,
+    goes_to,
+)
+from holdfast.stores.beside.protocol import Blobs
+
+replace = msgspec.structs.replace
+
+#: Bytes of what an instance says of itself, of the name of a key, and of its value.
+MAX_CUSTOM_STATUS = 256 << 10
+MAX_KEY = 256
+MAX_VALUE = 64 << 10
+
+_encode = msgspec.json.Encoder().encode
+_items: msgspec.json.Decoder[WorkItem] = msgspec.json.Decoder(WorkItem)
+_events = msgspec.json.Decoder(Event)
+_texts = msgspec.json.Decoder(str)
+
+
+def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
+    """Give the command with everything worked out. Raises UsageError for what cannot be kept."""
+    match command:
+        case SendMessage(message=message) | AnswerDecision(message=message):
+            return replace(command, message=_message(message, blobs, "item"))
+        case AckTurn():
+            return replace(
+                command,
+                delta=_delta(command.delta, blobs),
+                activities=tuple(_activity(new, blobs, "worker_items") for new in command.activities),
+                messages=tuple(_message(new, blobs, "orchestrator_items") for new in command.messages),
+                metadata=_metadata(command.metadata, blobs),
+            )
+        case AppendHistory():
+            return replace(command, delta=_delta(command.delta, blobs))
+        case StartActivity():
+            return replace(command, activity=_activity(command.activity, blobs, "item"))
+        case AckActivity(completion=NewMessage() as completion):
+            return _completion(command, completion, blobs)
+        case _:
+            return command
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(decoder: msgspec.json.Decoder[Any], text: msgspec.Raw, field: str) -> Any:
+    if memoryview(text).nbytes > MAX_BYTES:
+        size = memoryview(text).nbytes
+        raise PayloadTooLarge(f"invalid {field}: {size:,} bytes are more than the {MAX_BYTES:,} that are kept")
+    try:
+        return decoder.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise InvalidValue(f"invalid {field}: {problem}", field=field) from None
+
+
+def _in_range(struct: msgspec.Struct, field: str) -> None:
+    """Refuse numbers that a column could not hold."""
+    for name in struct.__struct_fields__:
+        number = getattr(struct, name)
+        if type(number) is int and not -(1 << 63) <= number < 1 << 63:
+            raise InvalidValue(f"invalid {field}: {name} exceeds 64 bits", field=name)
+        if type(number) is int and number < 0:
+            raise InvalidValue(f"invalid {field}: {name} must not be negative, is {number}", field=name)
+
+
+def kept(text: bytes, blobs: Blobs) -> msgspec.Raw:
+    """Give what a record keeps of a text: itself, or a reference to the blob it became."""
+    return msgspec.Raw(text) if len(text) <= MAX_INLINE else blob_ref(blobs.put(text), len(text))
+
+
+def _item(text: msgspec.Raw, field: str) -> WorkItem:
+    item: WorkItem = _read(_items, text, field)
+    _in_range(item, field)
+    return item
+
+
+# --- items ------------------------------------------------------------------------------------------------------------
+
+
+def _message(new: NewMessage, blobs: Blobs, field: str) -> NewMessage:
+    return _described(_item(new.item, field), blobs)
+
+
+def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
+    """Say what the rules must know of an item."""
+    instance_id = goes_to(item)
+    kind = type(item).__name__
+    if instance_id is None:
+        raise InvalidValue(f"{kind} does not belong in the orchestrator queue", field="item")
+    text = kept(_encode(item), blobs)
+    match item:
+        case StartOrchestration() | ContinueAsNew():
+            return NewMessage(
+                item=text,
+                instance_id=instance_id,
+                kind=kind,
+                orchestration=item.orchestration,
+                version=item.version,
+                parent_instance_id=item.parent_instance,
+            )
+        case TimerFired():
+            return NewMessage(
+                item=text,
+                instance_id=instance_id,
+                kind=kind,
+                execution_id=item.execution_id,
+                event_id=item.id,
+                fire_at=at_milliseconds(item.fire_at_ms),
+            )
+        case _:
+            return NewMessage(item=text, instance_id=instance_id, kind=kind)
+
+
+def _activity(new: NewActivity, blobs: Blobs, field: str) -> NewActivity:
+    item = _item(new.item, field)
+    if not isinstance(item, ActivityExecute):
+        raise InvalidValue(f"{type(item).__name__} does not belong in the worker queue", field=field)
+    if item.tag == "default":
+        raise InvalidValue("invalid tag: 'default' is the queue of activities without a tag; leave it out", field="tag")
+    judged = item.options is not None
+    made = NewActivity(
+        job_id=new.job_id,
+        item=NULL,
+        owner=owner_of(item.instance, item.execution_id, item.id),
+        name=item.name,
+        params=kept(as_params(item.input), blobs),
+        queue=item.tag or "default",
+        affinity=item.session_id,
+        judged=judged,
+    )
+    if item.options is None:
+        return made
+    options = item.options
+    return replace(
+        made,
+        priority=options.priority,
+        max_attempts=options.max_attempts,
+        max_expiries=options.max_expiries,
+        timeout_s=options.timeout_s,
+        lease_s=options.lease_s,
+        retry_mode=RetryMode(options.retry_mode),
+        backoff=options.backoff or Backoff(),
+        not_before=None if options.not_before_ms is None else at_milliseconds(options.not_before_ms),
+        limit_key=options.limit_key,
+        key_limit=options.key_limit,
+    )
+
+
+def as_params(text: str) -> bytes:
+    """Give an activity's input as the parameters of a job: an object as it is, any other text wrapped."""
+    raw = text.encode()
+    try:
+        own = raw[:1] == b"{" and {"$input", "$blob"}.isdisjoint(names_in(msgspec.Raw(raw)))
+        same = own and bytes(admit_object(raw)) == raw
+    except (InvalidValue, msgspec.MsgspecError):
+        same = False
+    return raw if same else _encode({"$input": text})
+
+
+def _completion(command: AckActivity, completion: NewMessage, blobs: Blobs) -> AckActivity:
+    item = _item(completion.item, "completion")
+    match item:
+        case ActivityCompleted():
+            return replace(
+                command,
+                completion=_described(item, blobs),
+                failed=False,
+                result=kept(_as_payload(item.result), blobs),
+            )
+        case ActivityFailed():
+            return replace(
+                command,
+                completion=_described(item, blobs),
+                failed=True,
+                error=item.details.message,
+                details=kept(_encode(item.details), blobs),
+                retryable=item.details.retryable,
+            )
+        case _:
+            raise InvalidValue("completion must be ActivityCompleted or ActivityFailed", field="completion")
+
+
+def _as_payload(text: str) -> bytes:
+    """Give a result as the payload of a job: JSON as it is, any other text in quotation marks."""
+    raw = text.encode()
+    try:
+        return raw if _encode(msgspec.json.decode(raw)) == raw else _encode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return _encode(text)
+
+
+# --- what a turn says -------------------------------------------------------------------------------------------------
+
+
+def _metadata(metadata: Metadata, blobs: Blobs) -> Metadata:
+    if metadata.output == NULL:
+        return metadata
+    return replace(metadata, output=kept(_encode(_read(_texts, metadata.output, "output")), blobs))
+
+
+def _delta(delta: Delta, blobs: Blobs) -> Delta:
+    if not delta.events:
+        return Delta()
+    events: list[Event] = [_read(_events, new.event, "history_delta") for new in delta.events]
+    for event in events:
+        _in_range(event, "history_delta")
+    # Ids that are no ids are refused by the rules, before anything is put beside the records.
+    rows = tuple(NewEvent(event_id=event.event_id, event=kept(_encode(event), blobs)) for event in events)
+    started = next((event.kind for event in events if isinstance(event.kind, kinds.OrchestrationStarted)), None)
+    said = [event.kind for event in events if isinstance(event.kind, kinds.CustomStatusUpdated)]
+    return Delta(
+        events=rows,
+        orchestration_name=None if started is None else started.name,
+        orchestration_version=None if started is None else started.version,
+        parent_instance_id=None if started is None else started.parent_instance,
+        said=bool(said),
+        custom_status=_custom_status(said[-1].status, blobs) if said else NULL,
+        keys=tuple(wish for event in events if (wish := _key_wish(event.kind)) is not None),
+        asked=tuple(_asked(events)),
+        closed=tuple(_closed(events)),
+    )
+
+
+def _custom_status(text: str | None, blobs: Blobs) -> msgspec.Raw:
+    if text is None:
+        return NULL
+    size = len(text.encode())
+    if size > MAX_CUSTOM_STATUS:
+        raise PayloadTooLarge(f"invalid status: {size:,} bytes are more than the {MAX_CUSTOM_STATUS:,} that are kept")
+    return kept(_encode(text), blobs)
+
+
+def _key_wish(kind: kinds.AnyKind) -> KeyWish | None:
+    match kind:
+        case kinds.KeyValueSet():
+            _demand_key(kind.key)
+            size = len(kind.value.encode())
+            if size > MAX_VALUE:
+                raise PayloadTooLarge(f"invalid value: {size:,} bytes are more than the {MAX_VALUE:,} of a key's value")
+            return KeyWish(key=kind.key, value=msgspec.Raw(_encode(kind.value)), at_ms=kind.last_updated_at_ms)
+        case kinds.KeyValueCleared():
+            _demand_key(kind.key)
+            return KeyWish(key=kind.key)
+        case kinds.KeyValuesCleared():
+            return KeyWish()
+        case _:
+            return None
+
+
+def _demand_key(key: str) -> None:
+    if not 1 <= len(key.encode()) <= MAX_KEY:
+        raise InvalidValue(f"invalid key: must have 1-{MAX_KEY} bytes, has {len(key.encode())}", field="key")
+
+
+def _asked(events: Sequence[Event]) -> list[Asked]:
+    asked = []
+    for event in events:
+        if isinstance(event.kind, kinds.DecisionRequested):
+            question = _encode(event.kind)
+            if len(question) > MAX_INLINE:
+                question = _encode(replace(event.kind, detail=None))
+            name = decision_id(event.instance, event.execution_id, event.event_id)
+            asked.append(Asked(name, event.event_id, msgspec.Raw(question), event.kind.options))
+    return asked
+
+
+def _closed(events: Sequence[Event]) -> list[Closed]:
+    closed = []
+    for event in events:
+        if isinstance(event.kind, kinds.DecisionResolved):
+            name = decision_id(event.instance, event.execution_id, event.source_event_id or 0)
+            closed.append(Closed(name, msgspec.Raw(_encode(event.kind))))
+    return closed

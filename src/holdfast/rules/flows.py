@@ -1,0 +1,136 @@
+"""Decide about workflow instances: the list of their verbs, and what time does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import assert_never
+
+from holdfast.model.commands import ClockJump, EndSession, EndSessions, Expire, Prune
+from holdfast.model.events import Event
+from holdfast.model.flowcommands import (
+    AbandonActivity,
+    AbandonTurn,
+    AckActivity,
+    AckTurn,
+    AnnounceHandlers,
+    AnswerDecision,
+    AppendHistory,
+    CleanSessions,
+    DeleteEnded,
+    DeleteInstances,
+    FetchActivity,
+    FetchMore,
+    FetchTurn,
+    FlowCommand,
+    ParkMessages,
+    PruneExecutions,
+    RenewActivity,
+    RenewSessions,
+    RenewTurn,
+    SendMessage,
+    StartActivity,
+)
+from holdfast.model.outcomes import Refusal, Swept
+from holdfast.model.times import Timestamp
+from holdfast.rules import acks, activities, affinity, instances, mail, turns
+from holdfast.rules.decision import Decision, answer
+from holdfast.rules.draws import Draws
+from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.state import State
+
+
+def decide_flow(state: State, command: FlowCommand, now: Timestamp, draws: Draws, jump: ClockJump | None) -> Decision:
+    """Decide a command about instances, or answer its repeat as the first time."""
+    if isinstance(command, FetchTurn):
+        return turns.decide_fetch(state, command, now)
+    if isinstance(command, FetchActivity):
+        return activities.decide_fetch_activity(state, command, now, draws)
+    if command.cmd and (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
+        return answer(repeat.outcome)
+    decision = _decide(state, command, now, draws, jump)
+    if not command.cmd or isinstance(decision.outcome, Refusal):
+        return decision
+    return Decision((*decision.events, remember(command, decision.outcome)), decision.outcome)
+
+
+def _decide(
+    state: State,
+    command: FlowCommand,
+    now: Timestamp,
+    draws: Draws,
+    jump: ClockJump | None,
+) -> Decision:
+    match command:
+        case SendMessage():
+            return turns.decide_send(state, command, now)
+        case FetchTurn():
+            return turns.decide_fetch(state, command, now)
+        case FetchMore():
+            return turns.decide_more(state, command, now)
+        case AckTurn():
+            return acks.decide_ack(state, command, now)
+        case AbandonTurn():
+            return turns.decide_abandon(state, command, now)
+        case RenewTurn():
+            return turns.decide_renew(state, command, now)
+        case ParkMessages():
+            return turns.decide_park(state, command, now)
+        case AppendHistory():
+            return acks.decide_append(state, command, now)
+        case StartActivity():
+            return activities.decide_start(state, command, now)
+        case FetchActivity():
+            return activities.decide_fetch_activity(state, command, now, draws)
+        case AckActivity():
+            return activities.decide_ack_activity(state, command, now, draws, jump)
+        case AbandonActivity():
+            return activities.decide_abandon_activity(state, command, now, draws)
+        case RenewActivity():
+            return activities.decide_renew_activity(state, command, now, draws, jump)
+        case RenewSessions():
+            return affinity.decide_renew_sessions(state, command, now)
+        case CleanSessions():
+            return affinity.decide_clean_sessions(state, command, now)
+        case DeleteInstances():
+            return instances.decide_delete(state, command)
+        case DeleteEnded():
+            return instances.decide_delete_ended(state, command)
+        case PruneExecutions():
+            return instances.decide_prune_executions(state, command)
+        case AnnounceHandlers():
+            return instances.decide_announce(state, command)
+        case AnswerDecision():
+            return instances.decide_answer(state, command, now)
+        case _:
+            assert_never(command)
+
+
+# --- what time does ---------------------------------------------------------------------------------------------------
+
+
+def with_lapsed_turns(decision: Decision, state: State, command: Expire, now: Timestamp) -> Decision:
+    """Add to a sweep the locks that time has ended, up to its limit."""
+    return _with(decision, turns.lapsed_turns(state, now, command.jump, command.cmd), command.limit)
+
+
+def with_turns_of_the_dead(decision: Decision, state: State, command: EndSessions | EndSession) -> Decision:
+    """Add to a sweep the locks of openings whose processes are provably gone."""
+    others = isinstance(command, EndSessions)
+    gone = (turn for turn in state.local_turns() if (turn.session_id == command.session_id) is not others)
+    return _with(decision, (turns.turn_expiry(turn, "restart", command.cmd) for turn in gone), command.limit)
+
+
+def with_orphans(decision: Decision, state: State, command: Prune, now: Timestamp) -> Decision:
+    """Add to a sweep the parked messages that nobody will come for."""
+    return _with(decision, mail.orphans(state, now, command.cmd), command.limit)
+
+
+def _with(decision: Decision, found: Iterator[Event], limit: int) -> Decision:
+    swept = decision.outcome
+    if not isinstance(swept, Swept) or swept.more:
+        return decision
+    added = list(islice(found, limit - swept.count + 1))
+    more = len(added) > limit - swept.count
+    kept = added[: limit - swept.count]
+    return answer(Swept(count=swept.count + len(kept), more=more), *decision.events, *kept)

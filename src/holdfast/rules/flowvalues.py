@@ -1,0 +1,171 @@
+"""Which values a command about instances may carry. The names in the messages are those of the provider face."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from holdfast.errors import InvalidValue
+from holdfast.model.flowcommands import (
+    AbandonActivity,
+    AbandonTurn,
+    AckActivity,
+    AckTurn,
+    AnnounceHandlers,
+    AnswerDecision,
+    AppendHistory,
+    CleanSessions,
+    DeleteEnded,
+    DeleteInstances,
+    FetchActivity,
+    FetchMore,
+    FetchTurn,
+    FlowCommand,
+    NewActivity,
+    NewMessage,
+    ParkMessages,
+    PruneExecutions,
+    RenewActivity,
+    RenewSessions,
+    RenewTurn,
+    SendMessage,
+    StartActivity,
+)
+from holdfast.model.ids import is_name
+from holdfast.model.outcomes import Refusal, refuse
+from holdfast.rules.activities import as_job
+from holdfast.rules.checks import check_label, check_text, shown
+from holdfast.rules.turns import version_of
+from holdfast.rules.values import new_job_problems
+
+#: The longest a lock is held without being renewed, in seconds.
+MAX_LOCK_S = 86_400
+#: Characters and bytes of the id of an instance.
+MAX_ID, MAX_ID_BYTES = 512, 2048
+MAX_INT = 1 << 63
+MAX_TAGS = 64
+
+
+def flow_problem_with(command: FlowCommand) -> Refusal | None:
+    """Give the refusal for the first value that its field does not take, or None."""
+    complaint = next(_problems(command), None)
+    return None if complaint is None else refuse(InvalidValue, complaint)
+
+
+def _problems(command: FlowCommand) -> Iterator[str]:
+    """Say what is wrong with the values of a command, in the words of the face."""
+    for field, complaint in (*check_label("cmd", command.cmd or None), *check_text("actor", command.actor)):
+        yield f"invalid {field}: {complaint}"
+    match command:
+        case SendMessage(message=message, delay_s=delay_s, hold_s=hold_s):
+            yield from _duration("delay", delay_s)
+            yield from _duration("hold", hold_s)
+            yield from _message(message)
+        case FetchTurn(lock_s=lock_s):
+            yield from _lock("lock_timeout", lock_s)
+        case RenewTurn(lock_s=lock_s):
+            yield from _lock("extend_for", lock_s)
+        case AckTurn():
+            yield from _ack(command)
+        case AbandonTurn(delay_s=delay_s) | AbandonActivity(delay_s=delay_s):
+            yield from _duration("delay", delay_s)
+        case AppendHistory(instance_id=instance_id, execution_id=execution_id):
+            yield from instance_problems("instance", instance_id)
+            yield from _whole("execution_id", execution_id)
+        case StartActivity(activity=activity):
+            yield from _activity(activity)
+        case FetchActivity():
+            yield from _fetch(command)
+        case AckActivity(completion=completion):
+            yield from () if completion is None else _message(completion)
+        case RenewActivity(lease_s=lease_s):
+            yield from _lock("extend_for", lease_s)
+        case RenewSessions(lock_s=lock_s, idle_s=idle_s):
+            yield from _lock("extend_for", lock_s)
+            yield from _duration("idle_timeout", idle_s)
+        case DeleteInstances(instance_ids=ids):
+            for name in ids:
+                yield from instance_problems("instance", name)
+        case DeleteEnded(limit=limit) | CleanSessions(limit=limit):
+            if limit < 1:
+                yield "limit must be >= 1"
+        case PruneExecutions(instance_id=instance_id, keep_last=keep_last):
+            yield from instance_problems("instance", instance_id)
+            yield from () if keep_last is None else _whole("keep_last", keep_last)
+        case AnswerDecision(message=message):
+            yield from _message(message)
+        case FetchMore() | ParkMessages() | AnnounceHandlers():
+            return
+
+
+def instance_problems(field: str, text: str) -> Iterator[str]:
+    """Check the id of an instance: compared exactly, so that nearly every text may be one."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        yield f"invalid {field}: a lone surrogate cannot be stored"
+        return
+    if not text or len(text) > MAX_ID or size > MAX_ID_BYTES:
+        yield f"invalid {field}: must have 1-{MAX_ID} characters and at most {MAX_ID_BYTES} bytes, has {len(text)}"
+    elif "\0" in text:
+        yield f"invalid {field}: must not contain U+0000"
+
+
+def _lock(name: str, seconds: float) -> Iterator[str]:
+    if not (math.isfinite(seconds) and 0 < seconds <= MAX_LOCK_S):
+        yield f"{name} must be above 0 and at most {MAX_LOCK_S} seconds, got {shown(seconds)}"
+
+
+def _duration(name: str, seconds: float | None) -> Iterator[str]:
+    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
+        yield f"{name} must be a finite number of seconds, 0 or more, got {shown(seconds)}"
+
+
+def _whole(name: str, number: int) -> Iterator[str]:
+    if not 0 <= number < MAX_INT:
+        yield f"invalid {name}: must be between 0 and 2**63 - 1, is {shown(number)}"
+
+
+def _message(message: NewMessage) -> Iterator[str]:
+    yield from instance_problems("instance", message.instance_id)
+    if message.parent_instance_id is not None:
+        yield from instance_problems("parent_instance", message.parent_instance_id)
+
+
+def _activity(activity: NewActivity) -> Iterator[str]:
+    for field, complaint in new_job_problems(as_job(activity)):
+        yield f"invalid {_FIELDS.get(field, field)}: {complaint}"
+
+
+#: The fields of a job by the names they have in an item.
+_FIELDS = {"job_type": "name", "queue": "tag", "affinity": "session_id", "owner": "instance"}
+
+
+def _ack(command: AckTurn) -> Iterator[str]:
+    yield from _duration("hold", command.hold_s)
+    yield from _whole("execution_id", command.execution_id)
+    for message in command.messages:
+        yield from _message(message)
+    for activity in command.activities:
+        yield from _activity(activity)
+    for number in command.cancelled_timers:
+        yield from _whole("cancelled_timers", number)
+    metadata = command.metadata
+    if metadata.parent_instance_id is not None:
+        yield from instance_problems("parent_instance_id", metadata.parent_instance_id)
+    pinned = metadata.pinned_engine_version
+    if pinned is not None and version_of(pinned) is None:
+        yield f"invalid pinned_engine_version: {pinned!r:.80} is not a version such as 1.2.3"
+
+
+def _fetch(command: FetchActivity) -> Iterator[str]:
+    yield from _lock("lock_timeout", command.lease_s)
+    for field, complaint in check_label("worker_id", command.worker_id):
+        yield f"invalid {field}: {complaint}"
+    for queue in command.queues or ():
+        if not is_name(queue):
+            yield f"invalid tag: {queue!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
+    if command.affinity_owner is not None:
+        yield from _lock("lock_timeout", command.affinity_s)
+        for _, complaint in check_label("owner_id", command.affinity_owner):
+            yield f"invalid owner_id: {complaint}"

@@ -1,0 +1,99 @@
+"""Mail: where an item for an instance goes when it is sent. Decides place, delay and parking.
+
+An item for an instance that is not there is parked: an enqueue was acknowledged, so it is not thrown away, and it is
+in nobody's way. It joins the queue with the first item that begins the instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from holdfast.model.events import Event, MessageDropped, MessageStored, MessageUnparked
+from holdfast.model.flowcommands import NewMessage
+from holdfast.model.ids import JobId
+from holdfast.model.instances import Instance, Message
+from holdfast.model.orders import Order
+from holdfast.model.times import Timestamp, later
+from holdfast.rules.state import Lane, State
+
+#: How long a message waits for an instance that is not there, in seconds.
+ORPHAN_S = 7 * 86_400
+#: Why a message is parked.
+ORPHAN = "orphan"
+UNREADABLE = "unreadable"
+
+
+class Post:
+    """The messages one command sends: they know of each other, although nothing is committed yet."""
+
+    def __init__(self, state: State, order: Order, now: Timestamp, known: Collection[str] = ()) -> None:
+        """Send on behalf of a command; the instances `known` are there when it is committed."""
+        self.events: list[Event] = []
+        self._state = state
+        self._order = order
+        self._now = now
+        self._known = set(known)
+
+    def send(
+        self,
+        new: NewMessage,
+        *,
+        at: Timestamp | None = None,
+        hold_s: float | None = None,
+        tells_of: JobId | None = None,
+    ) -> None:
+        """Send one item, to be delivered at its time `at`, or at once."""
+        parked = drop_at = None
+        if new.orchestration is not None:
+            self._begin(new.instance_id)
+        elif not self._is_there(new.instance_id):
+            parked = ORPHAN
+            drop_at = later(self._now, ORPHAN_S if hold_s is None else hold_s)
+        self.events.append(
+            MessageStored(
+                instance_id=new.instance_id,
+                kind=new.kind,
+                item=new.item,
+                due_at=at,
+                visible_at=at if at is not None and at > self._now else None,
+                parked=parked,
+                drop_at=drop_at,
+                orchestration=new.orchestration,
+                version=new.version,
+                parent_instance_id=new.parent_instance_id,
+                execution_id=new.execution_id,
+                event_id=new.event_id,
+                tells_of=tells_of,
+                cmd=self._order.cmd,
+                actor=self._order.actor,
+            )
+        )
+
+    def _is_there(self, instance_id: str) -> bool:
+        if instance_id not in self._known and not is_expected(self._state, instance_id):
+            return False
+        self._known.add(instance_id)
+        return True
+
+    def _begin(self, instance_id: str) -> None:
+        """Take out of the parking place what waited for this instance."""
+        if self._is_there(instance_id):
+            return
+        self._known.add(instance_id)
+        for message in self._state.mail(instance_id):
+            if message.parked == ORPHAN:
+                self.events.append(MessageUnparked(message=message.seq, cmd=self._order.cmd))
+
+
+def is_expected(state: State, instance_id: str) -> bool:
+    """Tell whether an instance is there, or will be: something that begins it waits."""
+    if state.get(Instance, instance_id) is not None:
+        return True
+    return any(message.is_start and message.parked is None for message in state.mail(instance_id))
+
+
+def orphans(state: State, now: Timestamp, cmd: str) -> Iterator[MessageDropped]:
+    """Give up on parked messages that have waited long enough."""
+    for message in state.due(Lane.PARKED, now):
+        assert isinstance(message, Message)
+        yield MessageDropped(message=message.seq, reason=ORPHAN, cmd=cmd)
