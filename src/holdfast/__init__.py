@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from holdfast.app.tasks import Task
     from holdfast.engine.engine import Engine
     from holdfast.errors import HoldfastError
+    from holdfast.flows.provider import open_store
     from holdfast.model.commands import Retention
     from holdfast.model.jobs import Backoff
-    from holdfast.stores.opening import open_store
     from holdfast.workers.shell import Shell
     from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
 
@@ -51,7 +51,7 @@ _HOMES = {
     "Shell": "holdfast.workers.shell",
     "Snooze": "holdfast.workers.signals",
     "Task": "holdfast.app.tasks",
-    "open_store": "holdfast.stores.opening",
+    "open_store": "holdfast.flows.provider",
 }
 
 

@@ -341,9 +341,45 @@ class HistoryCorrupt(StoreDamaged):
 
 
 class ProviderError(StoreError):
-    """What the provider face raises."""
+    """What the provider face raises. Whoever may try again later is told so by `retryable`."""
 
-    retryable: bool = False
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        operation: str = "",
+        retryable: bool = False,
+        **facts: object,
+    ) -> None:
+        """Say what went wrong in which method; use `transient` or `permanent`."""
+        super().__init__(message, hint=hint, **facts)
+        self._operation = operation
+        self._retryable = retryable
+
+    @classmethod
+    def transient(cls, operation: str, message: str, **facts: str) -> ProviderError:
+        """Make one that may go away by itself: busy, out of time, connection lost."""
+        return cls(message, operation=operation, retryable=True, hint=None, **facts)
+
+    @classmethod
+    def permanent(cls, operation: str, message: str, **facts: str) -> ProviderError:
+        """Make one that stays: bad token, bad input, not found, damage."""
+        return cls(message, operation=operation, retryable=False, hint=None, **facts)
+
+    @property
+    def operation(self) -> str:
+        """The method that was called."""
+        return self._operation
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self._retryable
+
+    def __str__(self) -> str:
+        """Give the method and the message."""
+        return f"{self._operation}: {self.message}" if self._operation else self.message
 
 
 # --- from `.result()`, and inside workflows ---------------------------------------------------------------------------

@@ -54,8 +54,8 @@ class FlowState(Protocol):
         """Give the instances whose parent this one is, oldest first."""
         ...
 
-    def history(self, history_id: int, after: int = 0) -> Sequence[HistoryRow]:
-        """Give the events of a history with ids above `after`, by id, as they were encoded."""
+    def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
+        """Give the events of a history with ids above `after`, by id, as they were encoded; all, or the first ones."""
         ...
 
     def keys(self, instance_id: str) -> Sequence[KeyValue]:

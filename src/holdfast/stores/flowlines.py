@@ -8,6 +8,7 @@ same cost with one message waiting as with a hundred thousand.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp
 from holdfast.rules.state import Lane
 from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -65,6 +67,8 @@ class Flowlines:
         self._turns: dict[str, Turn] = {}
         self._by_token: dict[Token, str] = {}
         self._instances: dict[str, Instance] = {}
+        #: All of them, oldest first.
+        self._by_age: OrderedSet[tuple[int, str]] = OrderedSet()
         self._children: dict[str, dict[str, Instance]] = {}
         self._executions: dict[str, dict[int, Execution]] = {}
         self._histories: dict[int, list[HistoryRow]] = {}
@@ -229,10 +233,54 @@ class Flowlines:
                 self._children.setdefault(after.parent_instance_id, {})[after.instance_id] = after
             elif after.completed_at is not None and after.status in OVER:
                 self._due[Lane.ROOT].add((after.completed_at, after.instance_id))
-        if before is None or after is None:
-            instance = after or before
-            assert instance is not None
-            self._line_up(instance.instance_id)
+        if before is None and after is not None:
+            self._by_age.add((after.seq, after.instance_id))
+            self._line_up(after.instance_id)
+        elif after is None and before is not None:
+            self._by_age.discard((before.seq, before.instance_id))
+            self._line_up(before.instance_id)
+
+    def instances(self, query: InstanceQuery) -> Sequence[Instance]:
+        """Give the matching instances, newest first."""
+        newest = self._by_age.walk((query.before or 1 << 63,), backwards=True)
+        found = (self._instances[key[1]] for key in newest)
+        wanted = (
+            instance
+            for instance in found
+            if (query.statuses is None or instance.status in query.statuses)
+            and query.orchestration_name in (None, instance.orchestration_name)
+            and query.parent in (None, instance.parent_instance_id)
+        )
+        return list(islice(wanted, query.limit))
+
+    def flow_totals(self) -> FlowTotals:
+        """Count instances, executions and events."""
+        having = [execution for found in self._executions.values() for execution in found.values()]
+        return FlowTotals(
+            instances=dict(Counter(instance.status for instance in self._instances.values())),
+            executions=len(having),
+            events=sum(execution.event_count for execution in having),
+        )
+
+    def mail_totals(self, now: Timestamp) -> MailTotals:
+        """Count what waits: messages, timers that are not due, parked ones, activities."""
+        queued = timers = parked = 0
+        for name, box in self._mail.items():
+            turn = self._turns.get(name)
+            live = turn is not None and turn.locked_until is not None and turn.locked_until > now
+            held = set(turn.messages) if live and turn is not None else set()
+            for message in box.all.values():
+                if message.parked is not None:
+                    parked += 1
+                elif message.seq in held:
+                    continue
+                elif message.event_id is not None and message.visible_at is not None and message.visible_at > now:
+                    timers += 1
+                else:
+                    queued += 1
+        lapsed = (job for job in self._leased.values() if (job.lease_expires_at or now) <= now)
+        activities = sum(self._activities_waiting.values()) + sum(1 for _ in lapsed)
+        return MailTotals(queued=queued, timers=timers, parked=parked, activities=activities)
 
     def children(self, instance_id: str) -> Sequence[str]:
         """Give the instances whose parent this one is, oldest first."""
@@ -272,10 +320,11 @@ class Flowlines:
         if not rows:
             del self._histories[row.history_id]
 
-    def history(self, history_id: int, after: int = 0) -> Sequence[HistoryRow]:
-        """Give the events of a history with ids above `after`, by id."""
+    def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
+        """Give the events of a history with ids above `after`, by id; all, or the first ones."""
         rows = self._histories.get(history_id, [])
-        return rows[bisect_left(rows, after + 1, key=_event_id) :]
+        first = bisect_left(rows, after + 1, key=_event_id)
+        return rows[first:] if limit is None else rows[first : first + limit]
 
     def orphans(self) -> list[HistoryRow]:
         """Give the rows whose execution is gone for good, and forget which they are."""

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.ids import JobId
+from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
@@ -111,6 +112,38 @@ class QueueCount(msgspec.Struct, frozen=True):
     count: int
 
 
+class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which instances to list, newest first."""
+
+    #: None for any.
+    statuses: tuple[InstanceStatus, ...] | None = None
+    orchestration_name: str | None = None
+    parent: str | None = None
+    #: Only instances made before the one with this number (`Instance.seq`), the last one of the page before.
+    before: int | None = None
+    #: None for all.
+    limit: int | None = None
+
+
+class FlowTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """How many instances, executions and events there are."""
+
+    instances: dict[InstanceStatus, int]
+    executions: int
+    events: int
+
+
+class MailTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """How much waits for workflows and their activities, and is in nobody's hands."""
+
+    queued: int
+    #: Timers that are not due.
+    timers: int
+    parked: int
+    #: Jobs with an owner.
+    activities: int
+
+
 class View(State, Protocol):
     """One consistent state of the store: the rules' look-ups, and what people ask for."""
 
@@ -132,6 +165,18 @@ class View(State, Protocol):
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status; what has none is left out. Sorted."""
+        ...
+
+    def instances(self, query: InstanceQuery) -> Sequence[Instance]:
+        """Give the matching instances, newest first."""
+        ...
+
+    def flow_totals(self) -> FlowTotals:
+        """Count instances by status, executions and events; statuses that none has are left out."""
+        ...
+
+    def mail_totals(self, now: Timestamp) -> MailTotals:
+        """Count what waits: messages handed out under a live lock, and jobs under a live lease, are left out."""
         ...
 
     def next_due(self, lane: Lane) -> Timestamp | None:

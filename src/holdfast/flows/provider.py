@@ -1,0 +1,136 @@
+"""The provider: the storage face of the workflow engine, on every store. A translator.
+
+A writing method builds one command, the engine decides it with the shared rules, the store commits it. All methods are
+synchronous, thread-safe, and durable when they return. Durations are seconds, absolute times whole milliseconds since
+1970 UTC. Whatever goes wrong is a ProviderError.
+
+    orchestrating   turns and histories
+    working         activities, which are jobs with an owner
+    managing        lists, counts, trees, deletion, pruning, published state
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.clock import Clock
+from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import recover
+from holdfast.errors import ProviderError
+from holdfast.flows.filters import (
+    DispatcherCapabilityFilter,
+    SemverRange,
+    SessionFetchConfig,
+    SystemStats,
+    TagFilter,
+)
+from holdfast.flows.managing import Managing
+from holdfast.flows.orchestrating import Orchestrating
+from holdfast.flows.working import Working
+from holdfast.model import kinds as EventKind  # noqa: N812 - the contract's name for the kinds of events
+from holdfast.model.details import Category, ErrorDetails
+from holdfast.model.history import (
+    DeleteInstanceResult,
+    Event,
+    ExecutionInfo,
+    ExecutionMetadata,
+    InstanceFilter,
+    InstanceInfo,
+    InstanceTree,
+    KvEntry,
+    OrchestrationItem,
+    PruneOptions,
+    PruneResult,
+    QueueDepths,
+    ScheduledActivityIdentifier,
+    Status,
+    SystemMetrics,
+)
+from holdfast.model.workitems import (
+    ActivityCompleted,
+    ActivityExecute,
+    ActivityFailed,
+    ActivityOptions,
+    CancelInstance,
+    ContinueAsNew,
+    ExternalRaised,
+    QueueMessage,
+    StartOrchestration,
+    SubOrchCompleted,
+    SubOrchFailed,
+    TimerFired,
+    WorkItem,
+)
+from holdfast.stores import opening
+from holdfast.stores.protocol import Store
+
+__all__ = [
+    "ActivityCompleted",
+    "ActivityExecute",
+    "ActivityFailed",
+    "ActivityOptions",
+    "CancelInstance",
+    "Category",
+    "ContinueAsNew",
+    "DeleteInstanceResult",
+    "DispatcherCapabilityFilter",
+    "ErrorDetails",
+    "Event",
+    "EventKind",
+    "ExecutionInfo",
+    "ExecutionMetadata",
+    "ExternalRaised",
+    "InstanceFilter",
+    "InstanceInfo",
+    "InstanceTree",
+    "KvEntry",
+    "OrchestrationItem",
+    "Provider",
+    "ProviderError",
+    "PruneOptions",
+    "PruneResult",
+    "QueueDepths",
+    "QueueMessage",
+    "ScheduledActivityIdentifier",
+    "SemverRange",
+    "SessionFetchConfig",
+    "StartOrchestration",
+    "Status",
+    "SubOrchCompleted",
+    "SubOrchFailed",
+    "SystemMetrics",
+    "SystemStats",
+    "TagFilter",
+    "TimerFired",
+    "WorkItem",
+    "open_store",
+]
+
+
+class Provider(Orchestrating, Working, Managing):
+    """Histories, the two queues, instance locks and instance records of one store."""
+
+
+class ProvidedStore(Store, Protocol):
+    """A store with its provider."""
+
+    provider: Provider
+
+
+def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) -> ProvidedStore:
+    """Open or create the store a URL names; its `provider` is the storage face of workflows.
+
+    Raises InvalidValue for a URL that is none, StoreError if the store cannot be opened.
+
+    >>> open_store("memory:").provider.list_instances()
+    []
+    """
+    store = opening.open_store(url, clock=clock, readonly=readonly)
+
+    def engine() -> Engine:
+        made = Engine(store, clock=clock)
+        recover(made)
+        return made
+
+    store.provider = Provider(engine)  # type: ignore[attr-defined]  # rooms below this one know of no provider
+    return store  # type: ignore[return-value]  # now it has one
