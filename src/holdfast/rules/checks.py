@@ -65,15 +65,15 @@ def check_label(field: str, text: str | None) -> Iterator[Problem]:
         yield field, f"{text!r:.80} must have 1-200 characters, no control characters and no outer blanks"
 
 
-def check_text(field: str, text: str | None) -> Iterator[Problem]:
+def check_text(field: str, text: str | None, limit: int = MAX_TEXT) -> Iterator[Problem]:
     """Check a text that is kept and never looked into."""
-    if text and (len(text) > MAX_TEXT or not text.isascii()):
+    if text and (len(text) > limit or not text.isascii()):
         try:
-            fits = len(text.encode()) <= MAX_TEXT
+            fits = len(text.encode()) <= limit
         except UnicodeEncodeError:
             fits = False
         if not fits:
-            yield field, f"{text!r:.80} must be readable text of at most {MAX_TEXT} bytes"
+            yield field, f"{text!r:.80} must be readable text of at most {limit} bytes"
 
 
 def check_tags(tags: dict[str, str] | None) -> Iterator[Problem]:

@@ -276,8 +276,7 @@ def new_job_problems(job: NewJob) -> Iterator[Problem]:
     yield from check_backoff(job.backoff)
     yield from _key(job)
     yield from check_label("limit_key", job.limit_key)
-    if job.owner is not None and len(job.owner.encode()) > MAX_OWNER:
-        yield "owner", f"of more than {MAX_OWNER} bytes"
+    yield from check_text("owner", job.owner, MAX_OWNER)
     for field in ("affinity", "submitted_by", "traceparent"):
         yield from check_text(field, getattr(job, field))
     yield from check_tags(job.tags)
