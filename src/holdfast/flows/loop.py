@@ -123,7 +123,7 @@ class Loop(asyncio.AbstractEventLoop):
         """Be the running loop of this thread, for asyncio and for asynchronous generators."""
         before = events._get_running_loop()  # noqa: SLF001 - what asyncio.run does
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._keep_generator, finalizer=None)
+        sys.set_asyncgen_hooks(firstiter=self._keep_generator, finalizer=_let_go)
         events._set_running_loop(self)  # noqa: SLF001 - the same
         self._running = True
         try:
@@ -273,6 +273,11 @@ class Loop(asyncio.AbstractEventLoop):
             assert isinstance(coro, Coroutine)
             with suppress(BaseException):  # users' clean-up may fail: the code is thrown away, and nobody would hear
                 coro.close()
+        for generator in self._generators:
+            inner = getattr(generator, "ag_await", None)
+            if isinstance(inner, Coroutine):
+                with suppress(BaseException):  # the same
+                    inner.close()
         self._tasks.clear()
         self._generators.clear()
 
@@ -327,6 +332,10 @@ _install_refusals()
 
 def _is_open(generator: AsyncGenerator[Any, Any]) -> bool:
     return getattr(generator, "ag_frame", None) is not None
+
+
+def _let_go(_generator: AsyncGenerator[Any, Any]) -> None:
+    """Do nothing when one is collected: it is closed by the end of the workflow, and dropped when that leaves."""
 
 
 async def _close(generator: AsyncGenerator[Any, Any]) -> None:
