@@ -69,6 +69,11 @@ class HoldfastError(Exception):
         return f"{self.message} {self.hint}".rstrip()
 
 
+def class_name(kind: type) -> str:
+    """Give the name by which records speak of an exception class: builtin ones bare, others with their module."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 # --- yours to fix; nothing was stored ---------------------------------------------------------------------------------
 
 
@@ -111,7 +116,28 @@ class WorkflowNotAllowed(UsageError):
 
 
 class NondeterminismError(UsageError):
-    """A workflow's code no longer does what its history says it did."""
+    """A workflow's code no longer does what its history says it did.
+
+    Its facts: instance, execution_id, event_id, recorded, found, location.
+    """
+
+    default_hint = 'If the change is meant, guard it with hf.patched("…") or register a new version.'
+
+    def __init__(self, message: str, *, hint: str | None = None, **facts: object) -> None:
+        """Say what differs; the facts can be read by name, too."""
+        super().__init__(message, hint=hint, **facts)
+        self.instance = str(facts.get("instance", ""))
+        self.execution_id = int(str(facts.get("execution_id", 0)))
+        #: The first event that differs.
+        self.event_id = int(str(facts.get("event_id", 0)))
+        self.recorded = str(facts.get("recorded", ""))
+        self.found = str(facts.get("found", ""))
+        #: Where in the code, if that is known.
+        self.location = str(facts.get("location", ""))
+
+    def __str__(self) -> str:
+        """Give both sides, then the next step on a line of its own."""
+        return f"{self.message}\n  {self.hint}".rstrip()
 
 
 class TurnTimeout(UsageError):
@@ -386,9 +412,23 @@ class ProviderError(StoreError):
 
 
 class WorkFailed(HoldfastError):
-    """The awaited work did not succeed."""
+    """The awaited work did not succeed. What is known of the original exception can be read by name."""
 
     exit_code = 1
+    #: The original class, `module.Name`; a builtin one by its bare name.
+    type_name: str = ""
+    #: The classes above it, by the same names.
+    type_bases: tuple[str, ...] = ()
+    traceback_text: str = ""
+    #: How often it was tried, if that is known.
+    attempts: int | None = None
+    #: All of it, as it was recorded (`ErrorDetails`).
+    details: object = None
+
+    def is_a(self, kind: type[BaseException]) -> bool:
+        """Tell whether the original exception was of this class, or of one below it."""
+        name = class_name(kind)
+        return name == self.type_name or name in self.type_bases
 
 
 class JobFailed(WorkFailed):

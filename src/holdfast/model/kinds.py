@@ -1,8 +1,8 @@
 """The kinds of events in a workflow's history. Document 003's vocabulary with ours beside it.
 
-Three of these names are work items too (`holdfast.model.workitems`), hence a module of their own: write `kinds.TimerFired`.
-The provider face shows this module as `EventKind`. Payloads are text that nobody here looks into; times are
-milliseconds since 1970 UTC.
+Three of these names are work items too (`holdfast.model.workitems`), hence a module of their own: write
+`kinds.TimerFired`. The provider face shows this module as `EventKind`. Payloads are text that nobody here looks into;
+times are milliseconds since 1970 UTC.
 """
 
 from __future__ import annotations

@@ -1,0 +1,207 @@
+"""How an execution ends: what is still open goes with it, the parent is told, or the next execution is sent for.
+
+One rule for ends that the code came to and for ends from outside, where only the history is known: a forced cancel, an
+instance nobody can run, poison. The terminal event is the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.flows.execution import Continuation, Execution, cancelled_details
+from holdfast.flows.outbox import Outbox
+from holdfast.model import kinds
+from holdfast.model.details import CANCELLED, ErrorDetails
+from holdfast.model.history import (
+    REPAIR_EVENT_ID,
+    Event,
+    ExecutionMetadata,
+    OrchestrationItem,
+    Status,
+    TurnCommit,
+)
+from holdfast.model.kinds import AnyKind, Carried
+from holdfast.model.workitems import (
+    CancelInstance,
+    ContinueAsNew,
+    QueueMessage,
+    SubOrchCompleted,
+    SubOrchFailed,
+    WorkItem,
+)
+
+__all__ = ["OpenWork", "cancelled_details", "conclude", "end_from_history", "open_in", "open_of"]
+
+
+class OpenWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What ends with an execution."""
+
+    activities: tuple[int, ...] = ()
+    #: Timers and deadlines, by the event that asked for them.
+    timers: tuple[int, ...] = ()
+    #: Instances.
+    children: tuple[str, ...] = ()
+
+
+def open_of(execution: Execution) -> OpenWork:
+    """Give what a live execution has open."""
+    deadlines = [event_id for event_id, found in execution.open.items() if _has_deadline(found.kind)]
+    own = [] if execution.own_timeout is None else [execution.own_timeout]
+    cancel = execution.cancel_event
+    if cancel is not None and _has_deadline(cancel.kind):
+        own.append(cancel.event_id)
+    return OpenWork(
+        activities=tuple(
+            event_id for event_id, found in execution.open.items() if isinstance(found.kind, kinds.ActivityScheduled)
+        ),
+        timers=(*execution.timers, *deadlines, *own),
+        children=tuple(
+            found.kind.instance
+            for found in execution.open.values()
+            if isinstance(found.kind, kinds.SubOrchestrationScheduled) and not found.leave
+        ),
+    )
+
+
+def open_in(history: Iterable[Event]) -> OpenWork:
+    """Give what a history shows as open. Children meant to stay cannot be told from others, and are cancelled too."""
+    asked: dict[int, AnyKind] = {}
+    for event in history:
+        match event.kind:
+            case kinds.ActivityScheduled() | kinds.TimerCreated() | kinds.SubOrchestrationScheduled():
+                asked[event.event_id] = event.kind
+            case kinds.DecisionRequested() | kinds.OrchestrationCancelRequested() if _has_deadline(event.kind):
+                asked[event.event_id] = event.kind
+            case _:
+                asked.pop(event.source_event_id or 0, None)
+    return OpenWork(
+        activities=tuple(found for found, kind in asked.items() if isinstance(kind, kinds.ActivityScheduled)),
+        timers=tuple(
+            found
+            for found, kind in asked.items()
+            if not isinstance(kind, kinds.ActivityScheduled | kinds.SubOrchestrationScheduled)
+        ),
+        children=tuple(kind.instance for kind in asked.values() if isinstance(kind, kinds.SubOrchestrationScheduled)),
+    )
+
+
+def _has_deadline(kind: AnyKind) -> bool:
+    match kind:
+        case kinds.DecisionRequested():
+            return kind.expires_at_ms is not None
+        case kinds.OrchestrationCancelRequested():
+            return kind.deadline_ms is not None
+        case _:
+            return False
+
+
+def conclude(outbox: Outbox, started: Event, terminal: AnyKind, work: OpenWork) -> ExecutionMetadata:
+    """Send off all that follows from an end, and say what the execution has come to."""
+    for event_id in work.activities:
+        outbox.revoke(event_id)
+    for event_id in work.timers:
+        outbox.let_sleep(event_id)
+    for child in work.children:
+        outbox.send(CancelInstance(instance=child, reason="its parent has ended"))
+    told = _tell_parent(started, terminal)
+    if told is not None:
+        outbox.send(told)
+    match terminal:
+        case kinds.OrchestrationCompleted():
+            return ExecutionMetadata(status=Status.COMPLETED, output=terminal.output, waiting_on=())
+        case kinds.OrchestrationFailed():
+            is_cancelled = terminal.details.kind == CANCELLED
+            return ExecutionMetadata(
+                status=Status.CANCELLED if is_cancelled else Status.FAILED,
+                output=terminal.details.message,
+                waiting_on=(),
+            )
+        case _:
+            return ExecutionMetadata(status=Status.CONTINUED_AS_NEW, waiting_on=())
+
+
+def _tell_parent(started: Event, terminal: AnyKind) -> WorkItem | None:
+    begun = started.kind
+    assert isinstance(begun, kinds.OrchestrationStarted)
+    if begun.parent_instance is None or begun.parent_id is None:
+        return None
+    parent_execution_id = begun.parent_execution_id or 1
+    match terminal:
+        case kinds.OrchestrationCompleted():
+            return SubOrchCompleted(
+                parent_instance=begun.parent_instance,
+                parent_execution_id=parent_execution_id,
+                parent_id=begun.parent_id,
+                result=terminal.output,
+            )
+        case kinds.OrchestrationFailed():
+            return SubOrchFailed(
+                parent_instance=begun.parent_instance,
+                parent_execution_id=parent_execution_id,
+                parent_id=begun.parent_id,
+                details=terminal.details,
+            )
+        case _:
+            return None
+
+
+def next_execution(execution: Execution, asked: Continuation, late: Sequence[WorkItem]) -> list[WorkItem]:
+    """Give the message that begins the next execution, and what must come after it.
+
+    Signals nobody read go along, those that came too late for this one behind them; a cancel or start is sent again.
+    """
+    begun = execution.started.kind
+    assert isinstance(begun, kinds.OrchestrationStarted)
+    signals: list[Carried] = [
+        (item.name, item.data) for item in late if isinstance(item, QueueMessage) and is_signal(item)
+    ]
+    following = ContinueAsNew(
+        instance=execution.instance,
+        orchestration=begun.name,
+        input=asked.input,
+        version=asked.version,
+        parent_instance=begun.parent_instance,
+        parent_id=begun.parent_id,
+        parent_execution_id=begun.parent_execution_id,
+        carry_forward_events=(*execution.mailboxes.unread(), *signals),
+        initial_custom_status=execution.published.status,
+    )
+    return [following, *(item for item in late if is_sent_again(item))]
+
+
+def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int) -> TurnCommit:
+    """End an instance without its code: what is open is read from its history."""
+    outbox = Outbox(item.instance, item.execution_id)
+    terminal = kinds.OrchestrationFailed(details=details)
+    history = item.history
+    is_readable = item.history_error is None and bool(history)
+    last = history[-1] if history else None
+    event = Event(
+        event_id=last.event_id + 1 if is_readable and last is not None else REPAIR_EVENT_ID,
+        instance=item.instance,
+        execution_id=item.execution_id,
+        timestamp_ms=max(now_ms, 0 if last is None else last.timestamp_ms),
+        kind=terminal,
+    )
+    outbox.events.append(event)
+    if not is_readable:
+        return outbox.take(
+            ExecutionMetadata(
+                status=Status.CANCELLED if details.kind == CANCELLED else Status.FAILED,
+                output=details.message,
+                waiting_on=(),
+            )
+        )
+    return outbox.take(conclude(outbox, history[0], terminal, open_in(history)))
+
+
+def is_signal(item: QueueMessage) -> bool:
+    """Tell whether a message is a signal that an execution can hand on; an answer belongs to one execution."""
+    return not item.name.startswith("@")
+
+
+def is_sent_again(item: WorkItem) -> bool:
+    """Tell whether a message that met the end of one execution is meant for the next as well."""
+    return isinstance(item, CancelInstance)

@@ -1,0 +1,501 @@
+"""One execution of a workflow, alive between its turns: what is open, what came in, what was asked for.
+
+It is its loop's timekeeper. Recorded and new events go the same way: `deliver` one, run the loop until nothing is
+ready. Commands are matched against the script while there is one, and become events beyond it. Knows no store and no
+queue; `turn` turns messages into events, and what piled up in the outbox into a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidValue, WorkflowNotAllowed
+from holdfast.flows.blocking import Lockstep
+from holdfast.flows.chance import Chance
+from holdfast.flows.definitions import Definition, Definitions
+from holdfast.flows.failures import details_of, encoding_details
+from holdfast.flows.forbidden import inside, is_collecting
+from holdfast.flows.loop import Loop, Timer
+from holdfast.flows.mailboxes import Mailboxes
+from holdfast.flows.matching import UNAWAITED, Difference, Script, describe_event, describe_step, nondeterminism
+from holdfast.flows.measures import delay_ms, weight
+from holdfast.flows.outbox import Outbox
+from holdfast.flows.places import Place, caller
+from holdfast.flows.published import Published
+from holdfast.flows.steps import StepCall
+from holdfast.flows.waiting import waiting_on
+from holdfast.model import kinds
+from holdfast.model.details import CANCELLED, Category, ErrorDetails
+from holdfast.model.history import Event, KvEntry
+from holdfast.model.kinds import AnyKind
+from holdfast.model.workitems import CancelInstance
+
+#: The rules by which turns are run; written into the first event and pinned to the execution.
+ENGINE_VERSION = "1.0.0"
+
+log = logging.getLogger("holdfast.workflow")
+
+
+class Halt(BaseException):
+    """Leaves the user's code for good: it continues as new, or differs from its history. Nothing should catch it."""
+
+
+class Open(msgspec.Struct, gc=False):
+    """Something the code waits for that ends by an event."""
+
+    kind: AnyKind
+    future: asyncio.Future[AnyKind]
+    #: A child that stays when its parent ends.
+    leave: bool = False
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """What `continue_as_new` asked for."""
+
+    input: str
+    version: str | None
+
+
+class Execution:
+    """One execution, resident in this process."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        definitions: Definitions,
+        instance: str,
+        execution_id: int,
+        kv_snapshot: Mapping[str, KvEntry],
+    ) -> None:
+        self.definition = definition
+        self.definitions = definitions
+        self.instance = instance
+        self.execution_id = execution_id
+        #: Milliseconds since 1970, as of the event delivered last.
+        self.now_ms = 0
+        self.last_event_id = 0
+        #: Recorded events are being delivered.
+        self.is_replaying = False
+        self.outbox = Outbox(instance, execution_id)
+        self.published = Published(kv_snapshot)
+        self.mailboxes = Mailboxes()
+        self.open: dict[int, Open] = {}
+        self.timers: dict[int, Timer] = {}
+        self.steps: dict[int, StepCall] = {}
+        #: Steps that were handed out and are no longer waited for.
+        self.stopped_steps: list[int] = []
+        #: The request and deadline of a cancellation that is under way.
+        self.cancel_event: Event | None = None
+        self.own_timeout: int | None = None
+        #: How it ended; nothing runs from then on.
+        self.terminal: AnyKind | None = None
+        #: Why it cannot go on with this code.
+        self.blocked: HoldfastError | None = None
+        self.continuation: Continuation | None = None
+        self.started: Event
+        self.chance: Chance
+        self._loop: Loop
+        self._main: asyncio.Task[Any]
+        self._lockstep: Lockstep | None = None
+        self._script: Script | None = None
+        self._patches: dict[str, bool] = {}
+        self._recorded_patches: frozenset[str] = frozenset()
+        self._step_no = 0
+        self._is_over = False
+        #: What `check` tells beside differences.
+        self.notes: list[str] = []
+        #: Bytes of the history so far, nearly.
+        self.size_bytes = 0
+
+    # --- delivering ---------------------------------------------------------------------------------------------------
+
+    def replay(self, events: Sequence[Event]) -> None:
+        """Bring it to where these events left it. A difference or damage is kept in `blocked`; nothing is recorded."""
+        try:
+            self._script = Script(events, self._passed, compare_inputs=self.definition.compare_inputs)
+            self._recorded_patches = frozenset(
+                event.kind.id for event in events if isinstance(event.kind, kinds.PatchRecorded)
+            )
+            self.is_replaying = True
+            while not self.blocked:
+                event = self._script.next_delivery(self._idle_words())
+                if event is None:
+                    break
+                if isinstance(event.kind, kinds.TERMINAL):
+                    self._compare_end(event)
+                    break
+                if self.terminal is not None:
+                    raise Difference(event, self._idle_words())  # noqa: TRY301 - one place words all differences
+                self.deliver(event)
+        except Difference as difference:
+            self._block(difference, None)
+        except HistoryCorrupt as damage:
+            self.blocked = damage
+        finally:
+            self.is_replaying = False
+            if self._script is not None:
+                self.notes = self._script.notes
+            if self.blocked is None:
+                self._script = None
+
+    def record(self, kind: AnyKind, source: int | None = None, at_ms: int | None = None) -> Event:
+        """Append a new event."""
+        event = Event(
+            event_id=self.last_event_id + 1,
+            instance=self.instance,
+            execution_id=self.execution_id,
+            timestamp_ms=self.now_ms if at_ms is None else max(at_ms, self.now_ms),
+            kind=kind,
+            source_event_id=source,
+            engine_version=ENGINE_VERSION if isinstance(kind, kinds.OrchestrationStarted) else "",
+        )
+        self._count(event)
+        self.outbox.events.append(event)
+        return event
+
+    def _count(self, event: Event) -> None:
+        if event.event_id > self.last_event_id:
+            self.last_event_id = event.event_id
+            self.size_bytes += weight(event.kind)
+
+    def deliver(self, event: Event) -> None:
+        """Let the code see one event, and run it until nothing is ready."""
+        self._count(event)
+        self.now_ms = max(self.now_ms, event.timestamp_ms)
+        if isinstance(event.kind, kinds.OrchestrationStarted):
+            if not self._start(event, event.kind):
+                return
+        else:
+            self._take_in(event)
+        self._run()
+
+    def _run(self) -> None:
+        with inside():
+            self._loop.run_until_idle()
+        if self.blocked is None and self.terminal is None:
+            self._settle()
+
+    def _start(self, event: Event, kind: kinds.OrchestrationStarted) -> bool:
+        self.started = event
+        seed = kind.seed or 0
+        self.chance = Chance(seed)
+        base = (zlib.crc32(str(seed).encode()) & 0x3FFFFFFF) << 32
+        self._loop = Loop(self, base)  # type: ignore[abstract]  # the rest is refused, by a table
+        self.published.status = kind.initial_custom_status
+        for name, data in kind.carry_forward_events:
+            self.mailboxes.put(name, data)
+        try:
+            args, kwargs = self.definition.codec.unpack(msgspec.Raw(kind.input.encode()))
+        except HoldfastError as problem:
+            self.blocked = InvalidValue(
+                f"workflow {self.definition.name!r} {self.definition.version}, instance {self.instance!r}: its "
+                f"recorded input no longer fits: {problem.message} Nothing was changed.",
+                hint="Accept the old form again, or register a new version for new starts.",
+                kind="Input",
+            )
+            return False
+        if self.definition.is_blocking:
+            self._lockstep = Lockstep(self._loop, self.definition.function, args, kwargs)
+            coro = self._lockstep.run()
+        else:
+            coro = self.definition.function(*args, **kwargs)
+        self._main = self._loop.create_task(coro, name="main", context=Context())
+        self._main.add_done_callback(self._halt)
+        return True
+
+    def _halt(self, _task: asyncio.Task[Any]) -> None:
+        self._loop.halted = True
+
+    def _take_in(self, event: Event) -> None:
+        kind, source = event.kind, event.source_event_id or 0
+        match kind:
+            case kinds.StepCompleted() | kinds.StepFailed():
+                step = self.steps.get(kind.step_no)
+                if step is None or step.name != kind.name:
+                    raise Difference(
+                        event, self._idle_words() if step is None else describe_step(step.step_no, step.name)
+                    )
+                del self.steps[kind.step_no]
+                _resolve(step.future, kind)
+            case kinds.TimerFired():
+                if source == self.own_timeout:
+                    return
+                timer = self.timers.pop(source, None)
+                if timer is None:
+                    raise self._unmatched(event)
+                self._loop.push(timer)
+            case kinds.TimerCreated():
+                self.own_timeout = event.event_id
+            case kinds.QueueEventDelivered() | kinds.ExternalEvent():
+                self.mailboxes.put(kind.name, kind.data)
+            case kinds.OrchestrationCancelRequested():
+                self.cancel_event = event
+                self._main.cancel(kind.reason)
+            case _:
+                opened = self.open.pop(source, None)
+                if opened is None:
+                    raise self._unmatched(event)
+                if isinstance(opened.kind, kinds.DecisionRequested) and opened.kind.expires_at_ms is not None:
+                    self.outbox_if_new().let_sleep(source)
+                _resolve(opened.future, kind)
+
+    def _unmatched(self, event: Event) -> Exception:
+        if self._script is not None and self._script.has_scheduled(event.source_event_id):
+            return Difference(event, f"event {event.source_event_id} is no longer waited for")
+        return HistoryCorrupt(
+            f"instance {self.instance!r}, execution {self.execution_id}: event {event.event_id} completes event "
+            f"{event.source_event_id}, which asked for nothing of the kind. Nothing was changed.",
+            instance=self.instance,
+            event_id=event.event_id,
+        )
+
+    def outbox_if_new(self) -> Outbox:
+        """Give the outbox; while recorded events are delivered, one that nobody empties."""
+        return Outbox(self.instance, self.execution_id) if self.is_replaying else self.outbox
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def give(
+        self,
+        kind: AnyKind,
+        source: int | None = None,
+        *,
+        place: Place | None = None,
+        dispatch: Callable[[int], None] | None = None,
+    ) -> Event:
+        """Take a command of the code: find it in the script, or record it and dispatch its work."""
+        self._demand_open()
+        script = self._script
+        if script is not None:
+            try:
+                recorded = script.expect(kind, source, self.now_ms)
+            except Difference as difference:
+                self._block(difference, place or caller(2))
+                raise Halt from None
+            if recorded is not None:
+                self._count(recorded)
+                return recorded
+        event = self.record(kind, source)
+        if dispatch is not None:
+            dispatch(event.event_id)
+        return event
+
+    def _demand_open(self) -> None:
+        if self._is_over or not self._loop.is_running() or is_collecting():
+            raise WorkflowNotAllowed(
+                f"instance {self.instance!r}: what is asked for after the workflow's end, or by a finaliser, is not "
+                "done.",
+                hint="Await it before the workflow returns.",
+                instance=self.instance,
+            )
+        if self._loop.halted:
+            raise Halt
+
+    def ask(
+        self, kind: AnyKind, *, place: Place | None, dispatch: Callable[[int], None], leave: bool = False
+    ) -> tuple[int, asyncio.Future[AnyKind]]:
+        """Give a command that ends by an event, and a future for that event's kind."""
+        event = self.give(kind, place=place, dispatch=dispatch)
+        future: asyncio.Future[AnyKind] = self._loop.create_future()
+        self.open[event.event_id] = Open(kind=event.kind, future=future, leave=leave)
+        return event.event_id, future
+
+    def withdraw(self, event_id: int, reason: str) -> None:
+        """No longer wait for an activity, child or decision: it is cancelled in this commit, unless it ended."""
+        opened = self.open.get(event_id)
+        if opened is None or self._is_over or self._loop.halted:
+            return
+        match opened.kind:
+            case kinds.ActivityScheduled():
+                self.give(
+                    kinds.ActivityCancelRequested(reason=reason),
+                    event_id,
+                    dispatch=lambda _: self.outbox.revoke(event_id),
+                )
+            case kinds.SubOrchestrationScheduled():
+                child = opened.kind.instance
+                self.give(
+                    kinds.SubOrchestrationCancelRequested(reason=reason),
+                    event_id,
+                    dispatch=lambda _: self.outbox.send(CancelInstance(instance=child, reason=reason)),
+                )
+            case _:
+                self.give(
+                    kinds.DecisionResolved(by=UNAWAITED), event_id, dispatch=lambda _: self.outbox.let_sleep(event_id)
+                )
+        del self.open[event_id]
+
+    def publish(self, kind: AnyKind) -> None:
+        """Change the published state."""
+        self._demand_open()
+        self.published.demand_valid(kind)
+        self.give(kind)
+        self.published.apply(kind)
+
+    def patched(self, patch: str) -> bool:
+        """Tell whether the execution follows the new branch; the first answer holds."""
+        answer = self._patches.get(patch)
+        if answer is None:
+            self._demand_open()
+            answer = patch in self._recorded_patches or not self.is_replaying
+            self._patches[patch] = answer
+            if not self.is_replaying and patch not in self._recorded_patches:
+                self.record(kinds.PatchRecorded(id=patch))
+        return answer
+
+    def begin_step(self, call: StepCall) -> asyncio.Future[AnyKind]:
+        """Give a step its number; it runs when replay is over, unless its outcome is found there."""
+        self._demand_open()
+        self._step_no += 1
+        call.step_no = self._step_no
+        call.instance, call.execution_id = self.instance, self.execution_id
+        call.future = self._loop.create_future()
+        self.steps[call.step_no] = call
+        return call.future
+
+    def drop_step(self, step_no: int) -> None:
+        """No longer wait for a step."""
+        call = self.steps.pop(step_no, None)
+        if call is not None and call.is_started:
+            self.stopped_steps.append(step_no)
+
+    def continue_as_new(self, asked: Continuation) -> None:
+        """End this execution here and now, from whichever task."""
+        self._demand_open()
+        self.continuation = asked
+        self._loop.halted = True
+        raise Halt
+
+    def block_until(self, awaitable: Any) -> Any:
+        """Wait in the thread of a `def` workflow."""
+        assert self._lockstep is not None
+        return self._lockstep.wait(awaitable)
+
+    # --- the loop's time ----------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds since 1970, as of the event delivered last."""
+        return self.now_ms / 1000
+
+    def start_timer(self, timer: Timer, when: float) -> None:
+        """Record a timer."""
+        fire_at = self.now_ms + delay_ms(when - self.time())
+        event = self.give(
+            kinds.TimerCreated(fire_at_ms=fire_at), dispatch=lambda event_id: self.outbox.wake(event_id, fire_at)
+        )
+        timer.event_id = event.event_id
+        self.timers[event.event_id] = timer
+
+    def stop_timer(self, timer: Timer) -> None:
+        """Forget a timer that has not fired; asyncio stops fired ones too, which changes nothing."""
+        if self.timers.pop(timer.event_id, None) is not None and not self._is_over:
+            self.outbox_if_new().let_sleep(timer.event_id)
+
+    def report(self, problem: dict[str, Any]) -> None:
+        """Tell of an exception that nobody retrieved, once."""
+        if not self.is_replaying and not self._is_over:
+            log.error(
+                "workflow.exception_lost",
+                exc_info=problem.get("exception"),
+                extra={"instance": self.instance, "about": problem.get("message")},
+            )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """See whether it has come to its end."""
+        if self.continuation is not None:
+            self.terminal = kinds.OrchestrationContinuedAsNew(input=self.continuation.input)
+        elif self._main.done():
+            self.terminal = self._result()
+        else:
+            return
+        self.close()
+
+    def _result(self) -> AnyKind:
+        if self._main.cancelled():
+            reason = "cancelled"
+            if self.cancel_event is not None and isinstance(self.cancel_event.kind, kinds.OrchestrationCancelRequested):
+                reason = self.cancel_event.kind.reason
+            return kinds.OrchestrationFailed(details=cancelled_details(reason))
+        problem = self._main.exception()
+        if problem is not None:
+            return kinds.OrchestrationFailed(details=details_of(problem))
+        try:
+            packed = self.definition.codec.pack_result(self._main.result())
+        except HoldfastError as misfit:
+            return kinds.OrchestrationFailed(details=encoding_details("the result", misfit))
+        return kinds.OrchestrationCompleted(output=bytes(packed).decode())
+
+    def force_end(self, details: ErrorDetails) -> None:
+        """End it without asking its code."""
+        self.terminal = kinds.OrchestrationFailed(details=details)
+        self.close(clean_up=False)
+
+    def close(self, *, clean_up: bool = True) -> None:
+        """Let its code go. With `clean_up`, tasks that are left are cancelled as `asyncio.run` does it."""
+        self._is_over = True
+        if not hasattr(self, "_loop"):
+            return
+        if clean_up and self.terminal is not None:
+            self._loop.halted = False
+            with inside():
+                self._loop.cancel_leftovers()
+        self._loop.close()
+        if self._lockstep is not None:
+            self._lockstep.evict()
+
+    # --- differences --------------------------------------------------------------------------------------------------
+
+    def _passed(self, event: Event) -> None:
+        """Keep what was published, though the code no longer says it: the store has it."""
+        self._count(event)
+        self.published.apply(event.kind)
+
+    def _compare_end(self, event: Event) -> None:
+        """Demand that recorded and present end agree, unless it was ended from outside."""
+        kind = event.kind
+        if isinstance(kind, kinds.OrchestrationFailed) and self.terminal is None:
+            return
+        if _without_traces(kind) != _without_traces(self.terminal):
+            raise Difference(event, self._idle_words())
+
+    def _idle_words(self) -> str:
+        """Word what the code does when it gives no command."""
+        if self.terminal is not None:
+            return describe_event(
+                Event(event_id=0, instance="", execution_id=0, timestamp_ms=self.now_ms, kind=self.terminal)
+            )
+        waiting = waiting_on(self) if hasattr(self, "_loop") else ()
+        return f"nothing; it waits for {', '.join(waiting[:3])}" if waiting else "nothing"
+
+    def _block(self, difference: Difference, place: Place | None) -> None:
+        self.blocked = nondeterminism(self.definition.name, self.definition.version, difference, place)
+        self._loop.halted = True
+
+
+def _resolve(future: asyncio.Future[AnyKind], kind: AnyKind) -> None:
+    if not future.done():
+        future.set_result(kind)
+
+
+def _without_traces(kind: AnyKind | None) -> AnyKind | None:
+    """Leave out of an end what may differ between two runs of the same code: lines and addresses in tracebacks."""
+    if not isinstance(kind, kinds.OrchestrationFailed):
+        return kind
+    details = ErrorDetails(
+        category=kind.details.category, kind=kind.details.kind, message="", type_name=kind.details.type_name
+    )
+    return kinds.OrchestrationFailed(details=details)
+
+
+def cancelled_details(reason: str) -> ErrorDetails:
+    """Word the end of a cancelled instance."""
+    return ErrorDetails(category=Category.APPLICATION, kind=CANCELLED, message=reason)

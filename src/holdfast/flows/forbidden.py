@@ -1,0 +1,168 @@
+"""What a workflow may not do, because it could not be replayed, and what to use instead.
+
+Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refuses, within a turn only, what the
+interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. Importing a module is exempt. No sandbox:
+clocks and randomness read directly are found by replay, by the linter, and by `holdfast.testing`.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.errors import WorkflowNotAllowed
+from holdfast.flows.places import caller, is_importing
+
+_STEP = "do it in hf.step(fn, …) or in a task"
+_SOCKETS = ("open sockets or servers", _STEP)
+_PROCESSES = ("start processes", _STEP)
+_PIPES = ("use pipes", _STEP)
+_SIGNALS = ("change signal handlers", "use hf.signal to be told from outside")
+_LOOPS = ("run or stop an event loop", "await what you need")
+
+#: Method of the loop → what it would do, what to use instead.
+LOOP: dict[str, tuple[str, str]] = {
+    "run_forever": _LOOPS,
+    "run_until_complete": _LOOPS,
+    "run_in_executor": ("use threads or executors", _STEP),
+    "set_default_executor": ("use threads or executors", _STEP),
+    "shutdown_default_executor": ("use threads or executors", _STEP),
+    "call_soon_threadsafe": ("be called from threads", "send it a signal: run.signal(name, …)"),
+    "set_task_factory": ("change how tasks are made", "wrap the coroutine instead"),
+    "set_exception_handler": ("change how lost exceptions are told", "await the task, or use asyncio.TaskGroup"),
+    "add_signal_handler": _SIGNALS,
+    "remove_signal_handler": _SIGNALS,
+    "subprocess_exec": _PROCESSES,
+    "subprocess_shell": _PROCESSES,
+    "connect_read_pipe": _PIPES,
+    "connect_write_pipe": _PIPES,
+} | dict.fromkeys(
+    (
+        "add_reader",
+        "add_writer",
+        "connect_accepted_socket",
+        "create_connection",
+        "create_datagram_endpoint",
+        "create_server",
+        "create_unix_connection",
+        "create_unix_server",
+        "getaddrinfo",
+        "getnameinfo",
+        "remove_reader",
+        "remove_writer",
+        "sendfile",
+        "sock_accept",
+        "sock_connect",
+        "sock_recv",
+        "sock_recv_into",
+        "sock_recvfrom",
+        "sock_recvfrom_into",
+        "sock_sendall",
+        "sock_sendfile",
+        "sock_sendto",
+        "start_tls",
+    ),
+    _SOCKETS,
+)
+
+#: Audit event → what it would do, what to use instead.
+AUDITED: dict[str, tuple[str, str]] = (
+    {
+        "_thread.start_new_thread": ("start threads", _STEP),
+        "_thread.start_joinable_thread": ("start threads", _STEP),
+        "time.sleep": ("block its turn with time.sleep", "await asyncio.sleep(…), or hf.sleep(…) in a def workflow"),
+        "signal.pthread_kill": _SIGNALS,
+    }
+    | dict.fromkeys(
+        ("socket.__new__", "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname"), _SOCKETS
+    )
+    | dict.fromkeys(
+        (
+            "subprocess.Popen",
+            "os.system",
+            "os.exec",
+            "os.fork",
+            "os.forkpty",
+            "os.posix_spawn",
+            "os.spawn",
+            "pty.spawn",
+        ),
+        _PROCESSES,
+    )
+)
+
+
+def refusal(doing: str, instead: str) -> WorkflowNotAllowed:
+    """Build the refusal, naming the line of the user's code."""
+    place = caller(2)
+    where = "" if place is None else f" ({place})"
+    return WorkflowNotAllowed(
+        f"a workflow may not {doing}{where}; it could not be replayed. Nothing was done.",
+        hint=f"Instead, {instead}.",
+        location="" if place is None else str(place),
+    )
+
+
+class _Turns(threading.local):
+    """What this thread does now."""
+
+    #: It runs workflow code.
+    inside = False
+    #: It collects garbage, and may call finalisers.
+    collecting = False
+
+
+_turns = _Turns()
+_hook_mutex = threading.Lock()
+_hooked = False
+
+
+def _audit(event: str, _args: tuple[Any, ...]) -> None:
+    if _turns.inside and event in AUDITED:
+        if is_importing():
+            return
+        with outside():  # or writing the refusal might be refused
+            problem = refusal(*AUDITED[event])
+        raise problem
+
+
+def _on_collection(phase: str, _facts: dict[str, int]) -> None:
+    _turns.collecting = phase == "start"
+
+
+def is_collecting() -> bool:
+    """Tell whether the code that runs now was called by the garbage collector: no replay would call it there again."""
+    return _turns.collecting
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """Guard this thread while workflow code runs in it."""
+    global _hooked  # noqa: PLW0603 - the interpreter has one list of hooks, and takes none back
+    if not _hooked:
+        with _hook_mutex:
+            if not _hooked:
+                sys.addaudithook(_audit)
+                gc.callbacks.append(_on_collection)
+                _hooked = True
+    before = _turns.inside
+    _turns.inside = True
+    try:
+        yield
+    finally:
+        _turns.inside = before
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Lift the guard while the runtime itself does something in a turn's thread."""
+    before = _turns.inside
+    _turns.inside = False
+    try:
+        yield
+    finally:
+        _turns.inside = before

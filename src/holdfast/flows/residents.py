@@ -1,0 +1,51 @@
+"""Executions that stay in this process between their turns. Whether one does never changes an outcome."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from holdfast.flows.execution import Execution
+
+
+class Residents:
+    """Suspended executions by instance, the least recently used first to go. Safe to share between threads."""
+
+    def __init__(self, limit: int = 1000, blocking_limit: int = 64) -> None:
+        """Keep at most `limit`, of which `blocking_limit` with a thread of their own."""
+        self._limit = limit
+        self._blocking_limit = blocking_limit
+        self._mutex = threading.Lock()
+        self._kept: OrderedDict[str, Execution] = OrderedDict()
+
+    def take(self, instance: str) -> Execution | None:
+        """Give an execution out; whoever has it keeps it back or drops it."""
+        with self._mutex:
+            return self._kept.pop(instance, None)
+
+    def keep(self, execution: Execution) -> None:
+        """Keep a suspended execution; an older one of the same instance goes."""
+        with self._mutex:
+            gone = [self._kept.pop(execution.instance, None)]
+            self._kept[execution.instance] = execution
+            gone.append(self._excess())
+        for one in gone:
+            if one is not None and one is not execution:
+                one.close()
+
+    def _excess(self) -> Execution | None:
+        if len(self._kept) > self._limit:
+            return self._kept.popitem(last=False)[1]
+        blocking = [name for name, kept in self._kept.items() if kept.definition.is_blocking]
+        return self._kept.pop(blocking[0]) if len(blocking) > self._blocking_limit else None
+
+    def clear(self) -> None:
+        """Let all go."""
+        with self._mutex:
+            gone, self._kept = list(self._kept.values()), OrderedDict()
+        for one in gone:
+            one.close()
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._kept)

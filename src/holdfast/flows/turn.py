@@ -1,0 +1,422 @@
+"""A turn: one locked instance and its batch of messages in, one commit out (more, where steps run in between).
+
+1. A start or continuation is taken first, wherever it stands. 2. An execution that is not resident is replayed.
+3. Each message, in order: filtered, recorded as one event, delivered, the loop run until nothing is ready. 4. Steps
+that are ready are handed out, their outcomes taken back. 5. Nothing ready and no step running: one last commit.
+
+Pure: time and seed come in as values, and nothing leaves but the commit. Fetching, acking, running steps and abandoning
+are the worker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
+from holdfast.flows.definitions import Definition, Definitions
+from holdfast.flows.ending import conclude, end_from_history, next_execution, open_of
+from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
+from holdfast.flows.messages import event_for
+from holdfast.flows.steps import StepCall
+from holdfast.flows.waiting import waiting_on
+from holdfast.model import kinds
+from holdfast.model.details import CORRUPT, EXISTS, INPUT, NONDETERMINISM, Category, ErrorDetails
+from holdfast.model.history import ExecutionMetadata, OrchestrationItem, Status, TurnCommit
+from holdfast.model.workitems import (
+    CancelInstance,
+    ContinueAsNew,
+    StartOrchestration,
+    SubOrchFailed,
+    TimerFired,
+    WorkItem,
+)
+
+Begin = StartOrchestration | ContinueAsNew
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """The instance waits for other code. Nothing is written; the delivery does not count."""
+
+    kind: str
+    text: str
+    error: HoldfastError
+
+
+class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing can be done now. Nothing is written; the delivery does not count."""
+
+    reason: str
+    #: No worker here has this workflow, or this version: the longer it waits, the rarer it is tried.
+    is_unregistered: bool = False
+    #: Seconds until it is tried again, where that is known.
+    delay_s: float = 0.5
+
+
+Stage = Literal["running", "blocked", "abandoned", "over"]
+
+
+class Turn:
+    """One turn of one instance."""
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        item: OrchestrationItem,
+        *,
+        now_ms: int,
+        seed: int = 0,
+        resident: Execution | None = None,
+    ) -> None:
+        """Open the turn and deliver its batch. `seed` is random, and used only if an execution begins here."""
+        self._definitions = definitions
+        self._item = item
+        self._seed = seed
+        self._is_new = False
+        #: Messages that changed nothing, and why.
+        self.dropped: list[tuple[WorkItem, str]] = []
+        #: What `end_from_history` decided.
+        self._ended: TurnCommit | None = None
+        self._answers: list[WorkItem] = []
+        self.execution: Execution | None = None
+        self.blocked: Blocked | None = None
+        self.abandoned: Abandoned | None = None
+        self._late: list[WorkItem] = []
+        self._terminal_recorded = False
+        self._open(resident, now_ms)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self, resident: Execution | None, now_ms: int) -> None:
+        item = self._item
+        begin = next((found for found in item.messages if isinstance(found, Begin)), None)
+        last = item.history[-1].kind if item.history else None
+        if item.history_error is not None:
+            self._block(CORRUPT, HistoryCorrupt(item.history_error, instance=item.instance), now_ms)
+        elif last is None:
+            if begin is None:
+                self.abandoned = Abandoned(reason="there is no start for this instance yet")
+            else:
+                self._begin(begin, item.execution_id, now_ms)
+        elif isinstance(last, kinds.OrchestrationContinuedAsNew):
+            following = next((found for found in item.messages if isinstance(found, ContinueAsNew)), None)
+            if following is None:
+                self.abandoned = Abandoned(reason="the next execution has not arrived yet")
+            else:
+                self._begin(following, item.execution_id + 1, now_ms)
+        elif isinstance(last, kinds.TERMINAL):
+            self._settle_late(item.messages)
+        else:
+            self._resume(resident, now_ms)
+
+    def _begin(self, begin: Begin, execution_id: int, now_ms: int) -> None:
+        definition = self._definitions.get(begin.orchestration, begin.version)
+        if definition is None:
+            self._abandon_unregistered(begin.orchestration, begin.version)
+            return
+        execution = self._new_execution(definition, execution_id)
+        self._is_new = True
+        started = kinds.OrchestrationStarted(
+            name=definition.name,
+            version=definition.version,
+            input=begin.input,
+            parent_instance=begin.parent_instance,
+            parent_id=begin.parent_id,
+            parent_execution_id=begin.parent_execution_id,
+            carry_forward_events=begin.carry_forward_events if isinstance(begin, ContinueAsNew) else (),
+            initial_custom_status=begin.initial_custom_status if isinstance(begin, ContinueAsNew) else None,
+            seed=self._seed,
+            code_hash=definition.code_hash or None,
+        )
+        execution.deliver(execution.record(started, at_ms=now_ms))
+        if execution.blocked is not None:
+            self._block(INPUT, execution.blocked, now_ms)
+            return
+        if definition.timeout_s is not None and execution.terminal is None:
+            self._set_own_timeout(execution, definition.timeout_s)
+        rest = list(self._item.messages)
+        rest.remove(begin)
+        self.deliver(rest, now_ms)
+
+    def _set_own_timeout(self, execution: Execution, timeout_s: float) -> None:
+        fire_at = execution.now_ms + round(timeout_s * 1000)
+        timer = execution.record(kinds.TimerCreated(fire_at_ms=fire_at), 1)
+        execution.outbox.wake(timer.event_id, fire_at)
+        execution.deliver(timer)
+
+    def _resume(self, resident: Execution | None, now_ms: int) -> None:
+        item = self._item
+        if resident is not None and is_current(resident, item):
+            self.execution = resident
+        else:
+            started = item.history[0].kind
+            if not isinstance(started, kinds.OrchestrationStarted):
+                self._block(CORRUPT, HistoryCorrupt(_headless(item), instance=item.instance), now_ms)
+                return
+            definition = self._definitions.get(started.name, started.version)
+            if definition is None:
+                self._abandon_unregistered(started.name, started.version)
+                self._force_if_asked(now_ms)
+                return
+            execution = self._new_execution(definition, item.execution_id)
+            execution.replay(item.history)
+            if execution.blocked is not None:
+                kind = {NondeterminismError: NONDETERMINISM, HistoryCorrupt: CORRUPT}.get(
+                    type(execution.blocked), INPUT
+                )
+                self._block(kind, execution.blocked, now_ms)
+                return
+        self.deliver(item.messages, now_ms)
+
+    def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
+        item = self._item
+        self.execution = Execution(definition, self._definitions, item.instance, execution_id, item.kv_snapshot)
+        return self.execution
+
+    def _abandon_unregistered(self, name: str, version: str | None) -> None:
+        shown = "" if version is None else f" {version}"
+        self.abandoned = Abandoned(reason=f"no live worker has workflow {name!r}{shown}", is_unregistered=True)
+
+    def _block(self, kind: str, error: HoldfastError, now_ms: int) -> None:
+        self.blocked = Blocked(kind=kind, text=str(error), error=error)
+        execution = self.execution
+        if execution is not None:
+            execution.close(clean_up=False)
+            if kind == NONDETERMINISM and execution.definition.on_nondeterminism == "fail":
+                details = ErrorDetails(category=Category.CONFIGURATION, kind=kind, message=str(error))
+                self._end_from_history(details, now_ms)
+                return
+        self._force_if_asked(now_ms)
+
+    def _force_if_asked(self, now_ms: int) -> None:
+        """End what cannot be run, if a forced cancel or the deadline of an earlier one is among the messages."""
+        asked = {
+            event.event_id for event in self._item.history if isinstance(event.kind, kinds.OrchestrationCancelRequested)
+        }
+        for message in self._item.messages:
+            if isinstance(message, CancelInstance) and message.force:
+                self._end_from_history(cancelled_details(message.reason), now_ms)
+                return
+            if (
+                isinstance(message, TimerFired)
+                and message.id in asked
+                and message.execution_id == self._item.execution_id
+            ):
+                self._end_from_history(cancelled_details("not done by the deadline of its cancellation"), now_ms)
+                return
+
+    def _end_from_history(self, details: ErrorDetails, now_ms: int) -> None:
+        self._ended = end_from_history(self._item, details, now_ms)
+        self.blocked = self.abandoned = None
+
+    def _settle_late(self, messages: Sequence[WorkItem]) -> None:
+        """Take messages of an instance that has ended; a parent that asked for its id must not wait for ever."""
+        for message in messages:
+            self._drop(message, "the instance has ended")
+        self._ended = TurnCommit(
+            execution_id=self._item.execution_id, orchestrator_items=tuple(self._answers), metadata=ExecutionMetadata()
+        )
+
+    # --- delivering ---------------------------------------------------------------------------------------------------
+
+    def deliver(self, messages: Sequence[WorkItem], now_ms: int) -> None:
+        """Let the code see messages, one by one; what comes after the one that decides is kept for the end."""
+        execution = self._live()
+        for at, message in enumerate(messages):
+            if execution.terminal is not None:
+                self._late.extend(messages[at:])
+                break
+            self._deliver_one(execution, message, now_ms)
+        self._finish_if_ended()
+
+    def _deliver_one(self, execution: Execution, message: WorkItem, now_ms: int) -> None:
+        match message:
+            case CancelInstance() if message.force or execution.definition.cancel_grace_s == 0:
+                execution.force_end(cancelled_details(message.reason))
+            case TimerFired() if _is_cancel_deadline(execution, message):
+                execution.force_end(cancelled_details(_reason_of(execution)))
+            case _:
+                found = event_for(execution, message, now_ms)
+                if isinstance(found, str):
+                    self._drop(message, found)
+                    return
+                kind, source, at_ms = found
+                event = execution.record(kind, source, at_ms)
+                if isinstance(kind, kinds.OrchestrationCancelRequested) and kind.deadline_ms is not None:
+                    execution.outbox.wake(event.event_id, kind.deadline_ms)
+                execution.deliver(event)
+                if isinstance(kind, kinds.TimerFired) and source == execution.own_timeout:
+                    execution.own_timeout = None
+                    self._deliver_one(execution, CancelInstance(instance=execution.instance, reason="timeout"), now_ms)
+
+    def _drop(self, message: WorkItem, reason: str) -> None:
+        self.dropped.append((message, reason))
+        if isinstance(message, StartOrchestration) and self._is_strange_parent(message):
+            assert message.parent_instance is not None
+            assert message.parent_id is not None
+            self._answers.append(
+                SubOrchFailed(
+                    parent_instance=message.parent_instance,
+                    parent_execution_id=message.parent_execution_id or 1,
+                    parent_id=message.parent_id,
+                    details=ErrorDetails(
+                        category=Category.APPLICATION,
+                        kind=EXISTS,
+                        message=f"instance {message.instance!r} already exists",
+                    ),
+                )
+            )
+
+    def _is_strange_parent(self, message: StartOrchestration) -> bool:
+        """Tell whether another than its own parent asked for this instance, and waits for it."""
+        if message.parent_instance is None or message.parent_id is None:
+            return False
+        first = self._item.history[0] if self._item.history else self._live().started
+        begun = first.kind
+        return not isinstance(begun, kinds.OrchestrationStarted) or (
+            (begun.parent_instance, begun.parent_id, begun.parent_execution_id or 1)
+            != (message.parent_instance, message.parent_id, message.parent_execution_id or 1)
+        )
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def take_steps(self) -> list[StepCall]:
+        """Give the steps to run now; none while an earlier one's outcome is not committed (`must_commit`)."""
+        if self.stage != "running" or self.must_commit:
+            return []
+        ready = [call for call in self._live().steps.values() if not call.is_started]
+        for call in ready:
+            call.is_started = True
+        return ready
+
+    @property
+    def must_commit(self) -> bool:
+        """Steps wait for the outcome of others to be durable: commit with `hold` now."""
+        execution = self._live()
+        return any(not call.is_started for call in execution.steps.values()) and any(
+            isinstance(event.kind, kinds.StepCompleted | kinds.StepFailed) for event in execution.outbox.events
+        )
+
+    def finish_step(self, step_no: int, outcome: str | ErrorDetails, now_ms: int) -> None:
+        """Take a step's outcome back: JSON text, or why it failed. One that nobody waits for is ignored."""
+        execution = self._live()
+        call = execution.steps.get(step_no)
+        if call is None or execution.terminal is not None:
+            return
+        kind: kinds.StepCompleted | kinds.StepFailed
+        if isinstance(outcome, str):
+            kind = kinds.StepCompleted(step_no=step_no, name=call.name, result=outcome)
+        else:
+            kind = kinds.StepFailed(step_no=step_no, name=call.name, details=outcome)
+        execution.deliver(execution.record(kind, at_ms=now_ms))
+        self._finish_if_ended()
+
+    def take_stopped_steps(self) -> list[int]:
+        """Give the numbers of running steps that nobody waits for any more."""
+        execution = self._live()
+        stopped, execution.stopped_steps = execution.stopped_steps, []
+        return stopped
+
+    @property
+    def is_idle(self) -> bool:
+        """No step runs or waits: the turn can end."""
+        return self.stage != "running" or not self._live().steps
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> Stage:
+        """Say where the turn stands."""
+        if self.blocked is not None:
+            return "blocked"
+        if self.abandoned is not None:
+            return "abandoned"
+        return "over" if self._ended is not None or self._live().terminal is not None else "running"
+
+    def commit(self) -> TurnCommit:
+        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned."""
+        assert self.blocked is None
+        assert self.abandoned is None
+        if self._ended is not None:
+            return self._ended
+        execution = self._live()
+        for answer in self._answers:
+            execution.outbox.send(answer)
+        self._answers = []
+        metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
+        if execution.terminal is not None:
+            metadata = self._conclude(execution, execution.terminal)
+        if self._is_new:
+            metadata = _introduced(metadata, execution)
+            self._is_new = False
+        return execution.outbox.take(metadata)
+
+    def _conclude(self, execution: Execution, terminal: kinds.AnyKind) -> ExecutionMetadata:
+        metadata = conclude(execution.outbox, execution.started, terminal, open_of(execution))
+        if execution.continuation is not None and isinstance(terminal, kinds.OrchestrationContinuedAsNew):
+            for message in next_execution(execution, execution.continuation, self._late):
+                execution.outbox.send(message)
+        return metadata
+
+    def _finish_if_ended(self) -> None:
+        execution = self._live()
+        if execution.terminal is None or self._terminal_recorded:
+            return
+        self._terminal_recorded = True
+        execution.record(execution.terminal)
+        if not isinstance(execution.terminal, kinds.OrchestrationContinuedAsNew):
+            for message in self._late:
+                self._drop(message, "the instance has ended")
+
+    def discard(self) -> None:
+        """Throw away what was not committed: the lock is lost, or the turn cannot be written."""
+        if self.execution is not None:
+            self.execution.close(clean_up=False)
+
+    def _live(self) -> Execution:
+        assert self.execution is not None
+        return self.execution
+
+
+def is_current(resident: Execution, item: OrchestrationItem) -> bool:
+    """Tell whether a resident execution stands exactly where the history ends."""
+    return (
+        resident.execution_id == item.execution_id
+        and bool(item.history)
+        and resident.last_event_id == item.history[-1].event_id
+        and resident.blocked is None
+        and resident.terminal is None
+    )
+
+
+def _introduced(metadata: ExecutionMetadata, execution: Execution) -> ExecutionMetadata:
+    begun = execution.started.kind
+    assert isinstance(begun, kinds.OrchestrationStarted)
+    return msgspec.structs.replace(
+        metadata,
+        status=metadata.status or Status.RUNNING,
+        orchestration_name=begun.name,
+        orchestration_version=begun.version,
+        parent_instance_id=begun.parent_instance,
+        pinned_engine_version=ENGINE_VERSION,
+    )
+
+
+def _is_cancel_deadline(execution: Execution, message: TimerFired) -> bool:
+    cancel = execution.cancel_event
+    return cancel is not None and message.id == cancel.event_id and message.execution_id == execution.execution_id
+
+
+def _reason_of(execution: Execution) -> str:
+    assert execution.cancel_event is not None
+    assert isinstance(execution.cancel_event.kind, kinds.OrchestrationCancelRequested)
+    return execution.cancel_event.kind.reason
+
+
+def _headless(item: OrchestrationItem) -> str:
+    return (
+        f"instance {item.instance!r}, execution {item.execution_id}: its first event is no OrchestrationStarted. "
+        "Nothing was changed."
+    )

@@ -1,0 +1,54 @@
+"""What an execution waits for, in words, for `explain`. Not all of it: a turn's cost must not grow with a fan-out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from holdfast.flows.matching import describe_step
+from holdfast.model import kinds
+from holdfast.model.kinds import AnyKind
+
+if TYPE_CHECKING:
+    from holdfast.flows.execution import Execution
+
+#: Lines; more are counted only.
+MAX_WAITING = 20
+
+
+def waiting_on(execution: Execution) -> tuple[str, ...]:
+    """Say what it waits for, one line each."""
+    total = len(execution.open) + len(execution.timers) + len(execution.steps)
+    lines = list(islice(chain(_asked(execution), _timers(execution), _steps(execution)), MAX_WAITING))
+    if total > len(lines):
+        lines.append(f"and {total - len(lines)} more")
+    lines.extend(f"signal {name!r}" for name in execution.mailboxes.awaited()[:MAX_WAITING])
+    return tuple(lines)
+
+
+def _asked(execution: Execution) -> Iterator[str]:
+    for event_id, opened in execution.open.items():
+        yield _line(event_id, opened.kind)
+
+
+def _timers(execution: Execution) -> Iterator[str]:
+    for event_id, timer in execution.timers.items():
+        yield f"timer {event_id} until {round(timer.when() * 1000)}"
+
+
+def _steps(execution: Execution) -> Iterator[str]:
+    for step in execution.steps.values():
+        yield describe_step(step.step_no, step.name)
+
+
+def _line(event_id: int, kind: AnyKind) -> str:
+    match kind:
+        case kinds.ActivityScheduled():
+            return f"activity {event_id} {kind.name!r}"
+        case kinds.SubOrchestrationScheduled():
+            return f"child {kind.name!r} {kind.instance!r}"
+        case kinds.DecisionRequested():
+            return f"decision {event_id} {kind.prompt!r:.200}"
+        case _:
+            return type(kind).__name__

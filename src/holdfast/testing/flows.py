@@ -1,0 +1,398 @@
+"""A small world for workflows: a provider in memory, its workers, and a clock that jumps to what is due next.
+
+Everything that could happen in more than one order happens in the order a seed says, so that a run can be repeated. It
+can crash at a commit, forget residents, and deliver things twice. Used to test the runtime without any store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.app.codec import SignatureCodec
+from holdfast.flows.definitions import Codec, Definition, Definitions
+from holdfast.flows.execution import Execution
+from holdfast.flows.failures import details_of
+from holdfast.flows.steps import StepCall, running_key
+from holdfast.flows.turn import Turn
+from holdfast.flows.workflows import Activity, Workflow
+from holdfast.model import kinds
+from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit
+from holdfast.model.kinds import AnyKind
+from holdfast.model.workitems import (
+    ActivityCompleted,
+    ActivityExecute,
+    ActivityFailed,
+    CancelInstance,
+    QueueMessage,
+    StartOrchestration,
+    TimerFired,
+    WorkItem,
+    goes_to,
+)
+
+R = TypeVar("R")
+
+#: Milliseconds: when every world begins.
+START_MS = 1_767_225_600_000
+#: Moves after which a run is taken to go round in circles.
+MANY_MOVES = 1_000_000
+
+
+class Crash(Exception):
+    """The process dies here; what was not committed is gone."""
+
+
+class Row(msgspec.Struct):
+    """One instance, as the provider keeps it."""
+
+    execution_id: int = 1
+    #: Execution → its events.
+    histories: dict[int, list[Event]] = {}
+    status: Status = Status.RUNNING
+    output: str | None = None
+    custom_status: str | None = None
+    kv: dict[str, KvEntry] = {}
+    waiting_on: tuple[str, ...] = ()
+    #: Visible messages: due, sequence number, message.
+    messages: list[tuple[int, int, WorkItem]] = []
+
+
+class World:
+    """Definitions, a provider and workers, all under one seed."""
+
+    def __init__(
+        self, seed: int = 0, *, sticky: bool = True, batches: bool = True, crashes: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes one message."""
+        self.definitions = Definitions(codec_of)
+        self.activities: dict[str, tuple[Callable[..., Any], Codec]] = {}
+        self.rows: dict[str, Row] = {}
+        self.now_ms = START_MS
+        self.commits = 0
+        self.turns = 0
+        self.commit_log: list[TurnCommit] = []
+        self.dropped: list[tuple[WorkItem, str]] = []
+        #: Calls of activities and steps, by name, in order.
+        self.called: list[str] = []
+        self.turn: Turn | None = None
+        self._rng = random.Random(seed)  # noqa: S311 - to be repeatable is its purpose
+        self._sticky = sticky
+        self._batches = batches
+        self._crashes = set(crashes)
+        self._residents: dict[str, Execution] = {}
+        self._jobs: dict[tuple[str, int, int], ActivityExecute] = {}
+        self._seq = 0
+
+    # --- registering --------------------------------------------------------------------------------------------------
+
+    def workflow(self, function: Callable[..., Any], **options: Any) -> Workflow[..., Any]:
+        """Register a workflow."""
+        options.setdefault("name", function.__name__)
+        definition = Definition(function=function, codec=SignatureCodec(function), **options)
+        self.definitions.add(definition)
+        return Workflow(definition)
+
+    def activity(self, function: Callable[..., R], **options: Any) -> Activity[..., R]:
+        """Register an activity."""
+        codec = SignatureCodec(function)
+        made: Activity[..., R] = Activity.of(function, codec, **options)
+        self.activities[made.name] = (function, codec)
+        return made
+
+    # --- from outside -------------------------------------------------------------------------------------------------
+
+    def start(self, workflow: Workflow[..., Any], *args: Any, instance: str = "i", **kwargs: Any) -> str:
+        """Start an instance."""
+        packed = bytes(workflow.definition.codec.pack(args, kwargs)).decode()
+        self.send(
+            StartOrchestration(
+                instance=instance, orchestration=workflow.name, input=packed, version=workflow.chosen.version
+            )
+        )
+        return instance
+
+    def signal(self, name: str, data: Any = None, *, instance: str = "i") -> None:
+        """Send a signal."""
+        self.send(QueueMessage(instance=instance, name=name, data=msgspec.json.encode(data).decode()))
+
+    def answer(self, event_id: int, chosen: str, *, instance: str = "i") -> None:
+        """Answer a decision."""
+        data = msgspec.json.encode({"chosen": chosen, "by": "tester"}).decode()
+        self.send(QueueMessage(instance=instance, name=f"@decision/{event_id}", data=data))
+
+    def cancel(self, reason: str = "stop", *, instance: str = "i", force: bool = False) -> None:
+        """Ask an instance to stop."""
+        self.send(CancelInstance(instance=instance, reason=reason, force=force))
+
+    def send(self, item: WorkItem) -> None:
+        """Put a message into its instance's queue."""
+        target = goes_to(item)
+        assert target is not None
+        self._seq += 1
+        due = item.fire_at_ms if isinstance(item, TimerFired) else self.now_ms
+        self._row(target).messages.append((due, self._seq, item))
+
+    # --- what happened ------------------------------------------------------------------------------------------------
+
+    def history(self, instance: str = "i", execution_id: int | None = None) -> list[Event]:
+        """Give the events of the current execution, or of another."""
+        row = self.rows[instance]
+        return row.histories[execution_id or row.execution_id]
+
+    def end(self, instance: str = "i") -> AnyKind:
+        """Give the last event's kind."""
+        return self.history(instance)[-1].kind
+
+    def result(self, instance: str = "i") -> Any:
+        """Give what an instance returned; its details, if it failed."""
+        kind = self.end(instance)
+        if isinstance(kind, kinds.OrchestrationCompleted):
+            return msgspec.json.decode(kind.output)
+        assert isinstance(kind, kinds.OrchestrationFailed), (
+            f"{instance} has not ended: {self.rows[instance].waiting_on}"
+        )
+        return kind.details
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, workflow: Workflow[..., Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Start a workflow, if one is given, go on until nothing is left to do, and give its result."""
+        if workflow is not None:
+            self.start(workflow, *args, **kwargs)
+        self.settle()
+        return self.result(kwargs.get("instance", "i"))
+
+    def settle(self, until_ms: int | None = None) -> None:
+        """Go on until nothing is left to do; time passes only when all is idle, and not beyond `until_ms`."""
+        for _ in range(MANY_MOVES):
+            if not self.move() and not self._jump(until_ms):
+                return
+        raise AssertionError("the world does not come to rest")
+
+    def move(self) -> bool:
+        """Do one thing that can be done now, as the seed says; False if there is none."""
+        ready = [name for name, row in self.rows.items() if self._visible(row)]
+        moves: list[Any] = [*ready, *self._jobs]
+        if not moves:
+            return False
+        chosen = moves[self._rng.randrange(len(moves))]
+        try:
+            if isinstance(chosen, str):
+                self._run_turn(chosen)
+            else:
+                self._run_job(chosen)
+        except Crash:
+            self.forget()
+        return True
+
+    def forget(self) -> None:
+        """Lose all residents, as a process that died."""
+        residents, self._residents = self._residents, {}
+        for execution in residents.values():
+            execution.close()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_ms += round(seconds * 1000)
+
+    def _jump(self, until_ms: int | None) -> bool:
+        due = [
+            message[0]
+            for name, row in self.rows.items()
+            for message in row.messages
+            if message[0] > self.now_ms and self._exists(name)
+        ]
+        if not due or (until_ms is not None and min(due) > until_ms):
+            return False
+        self.now_ms = min(due)
+        return True
+
+    def _row(self, instance: str) -> Row:
+        return self.rows.setdefault(instance, Row())
+
+    def _exists(self, instance: str) -> bool:
+        row = self.rows[instance]
+        return bool(row.histories) or any(isinstance(found[2], StartOrchestration) for found in row.messages)
+
+    def _visible(self, row: Row) -> list[tuple[int, int, WorkItem]]:
+        found = sorted((one for one in row.messages if one[0] <= self.now_ms), key=lambda one: one[:2])
+        if not row.histories and not any(isinstance(one[2], StartOrchestration) for one in found):
+            return []
+        return found
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def _run_turn(self, instance: str) -> None:
+        row = self._row(instance)
+        visible = self._visible(row)
+        count = self._rng.randint(1, len(visible)) if self._batches and row.histories else len(visible)
+        batch = visible[:count] if row.histories else visible
+        self.turns += 1
+        resident = self._residents.pop(instance, None) if self._sticky else None
+        turn = Turn(
+            self.definitions,
+            self._item(instance, row, batch),
+            now_ms=self.now_ms,
+            seed=len(instance),
+            resident=resident,
+        )
+        self.turn = turn
+        if turn.stage in {"blocked", "abandoned"}:
+            problem = turn.blocked.error if turn.blocked is not None else turn.abandoned
+            raise problem if isinstance(problem, Exception) else AssertionError(str(problem))
+        try:
+            batch = self._run_steps(turn, row, batch)
+            self._commit(row, turn, batch)
+        except Crash:
+            turn.discard()
+            raise
+        self.dropped.extend(turn.dropped)
+        if turn.stage == "running" and turn.execution is not None:
+            if self._sticky:
+                self._residents[instance] = turn.execution
+            else:
+                turn.execution.close()
+
+    def _item(self, instance: str, row: Row, batch: Sequence[tuple[int, int, WorkItem]]) -> OrchestrationItem:
+        return OrchestrationItem(
+            instance=instance,
+            orchestration_name="",
+            execution_id=row.execution_id,
+            version="",
+            history=tuple(row.histories.get(row.execution_id, ())),
+            messages=tuple(found[2] for found in batch),
+            kv_snapshot=dict(row.kv),
+        )
+
+    def _run_steps(self, turn: Turn, row: Row, batch: list[Any]) -> list[Any]:
+        running: list[StepCall] = []
+        while not turn.is_idle:
+            if turn.must_commit:
+                self._commit(row, turn, batch)
+                batch = []
+            running.extend(turn.take_steps())
+            stopped = turn.take_stopped_steps()
+            running = [call for call in running if call.step_no not in stopped]
+            if not running:
+                continue
+            call = running.pop(self._rng.randrange(len(running)))
+            self.called.append(call.name)
+            turn.finish_step(call.step_no, _run_step(call), self.now_ms)
+        return batch
+
+    def _commit(self, row: Row, turn: Turn, batch: Sequence[Any]) -> None:
+        number = self.commits
+        if (number, "before") in self._crashes:
+            self._crashes.remove((number, "before"))
+            raise Crash
+        commit = turn.commit()
+        self.commits += 1
+        self.commit_log.append(commit)
+        gone = {found[1] for found in batch}
+        row.messages = [found for found in row.messages if found[1] not in gone]
+        self._apply(row, commit)
+        if (number, "after") in self._crashes:
+            self._crashes.remove((number, "after"))
+            raise Crash
+
+    def _apply(self, row: Row, commit: TurnCommit) -> None:
+        row.execution_id = max(row.execution_id, commit.execution_id)
+        history = row.histories.setdefault(commit.execution_id, [])
+        known = {event.event_id for event in history}
+        assert not known.intersection(event.event_id for event in commit.history_delta), "duplicate event id"
+        history.extend(commit.history_delta)
+        for item in commit.worker_items:
+            assert isinstance(item, ActivityExecute)
+            self._jobs[item.instance, item.execution_id, item.id] = item
+        for one in commit.cancelled_activities:
+            self._jobs.pop((one.instance, one.execution_id, one.activity_id), None)
+        for message in commit.orchestrator_items:
+            self.send(message)
+        stopped = set(commit.cancelled_timers)
+        row.messages = [
+            found
+            for found in row.messages
+            if not (
+                isinstance(found[2], TimerFired)
+                and found[2].execution_id == commit.execution_id
+                and found[2].id in stopped
+            )
+        ]
+        if commit.metadata.status is not None:
+            row.status = commit.metadata.status
+            row.output = commit.metadata.output
+        row.waiting_on = commit.metadata.waiting_on or ()
+        self._publish(row, commit, history)
+
+    def _publish(self, row: Row, commit: TurnCommit, history: list[Event]) -> None:
+        for event in commit.history_delta:
+            if isinstance(event.kind, kinds.CustomStatusUpdated):
+                row.custom_status = event.kind.status
+        if commit.metadata.status not in {None, Status.RUNNING}:
+            for event in history:
+                match event.kind:
+                    case kinds.KeyValueSet():
+                        row.kv[event.kind.key] = KvEntry(event.kind.value, event.kind.last_updated_at_ms)
+                    case kinds.KeyValueCleared():
+                        row.kv.pop(event.kind.key, None)
+                    case kinds.KeyValuesCleared():
+                        row.kv.clear()
+                    case _:
+                        pass
+
+    # --- activities ---------------------------------------------------------------------------------------------------
+
+    def _run_job(self, job: tuple[str, int, int]) -> None:
+        item = self._jobs.pop(job)
+        function, codec = self.activities[item.name]
+        self.called.append(item.name)
+        try:
+            args, kwargs = codec.unpack(msgspec.Raw(item.input.encode()))
+            value = function(*args, **kwargs)
+            if asyncio.iscoroutine(value):
+                value = _run_async(value)
+            result = bytes(codec.pack_result(value)).decode()
+        except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
+            self.send(
+                ActivityFailed(
+                    instance=item.instance, execution_id=item.execution_id, id=item.id, details=details_of(problem)
+                )
+            )
+        else:
+            self.send(
+                ActivityCompleted(instance=item.instance, execution_id=item.execution_id, id=item.id, result=result)
+            )
+
+
+def codec_of(function: Callable[..., Any]) -> Codec:
+    """Type a function by its annotations."""
+    return SignatureCodec(function)
+
+
+def _run_step(call: StepCall) -> Any:
+    token = running_key.set(call.idempotency_key)
+    try:
+        value = call.function(*call.args, **call.kwargs)
+        if asyncio.iscoroutine(value):
+            value = _run_async(value)
+    except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
+        return call.failure(problem)
+    finally:
+        running_key.reset(token)
+    return call.outcome(value)
+
+
+def _run_async(coro: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine that waits for nothing: time in here passes only when all is idle."""
+    try:
+        coro.send(None)
+    except StopIteration as end:
+        value: R = end.value
+        return value
+    coro.close()
+    raise AssertionError("a step or activity of this world may not wait")

@@ -1,0 +1,106 @@
+"""How a workflow is shown to come out alike: in many orders, resident or replayed, crashed at every commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.flows.execution import Execution
+from holdfast.flows.workflows import Workflow
+from holdfast.model import kinds
+from holdfast.model.history import Event
+from holdfast.testing.flows import World
+
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
+#: Orders of completion that are tried.
+ORDERS = 1000 if SOAK else 50
+
+#: Registers what it needs in a world, and gives the workflow to start.
+Build = Callable[[World], Workflow[..., Any]]
+
+
+def run(build: Build, seed: int = 0, **options: Any) -> World:
+    world = World(seed, **options)
+    workflow = build(world)
+    world.start(workflow)
+    stage(world)
+    world.settle()
+    return world
+
+
+def stage(world: World) -> None:
+    """Send what a build has left to be sent from outside."""
+    for send in getattr(world, "from_outside", ()):
+        send()
+
+
+def outcome(world: World) -> Any:
+    return world.result()
+
+
+def assert_alike(build: Build, orders: int = ORDERS) -> None:
+    """One result in every order; the same events whether resident or replayed at every turn; crashes change nothing."""
+    expected = outcome(run(build))
+    for seed in range(orders):
+        resident = run(build, seed)
+        assert outcome(resident) == expected, f"seed {seed}"
+        if seed < max(10, orders // 5):
+            replayed = run(build, seed, sticky=False)
+            assert events(replayed) == events(resident), f"seed {seed}"
+            assert replayed.commit_log == resident.commit_log, f"seed {seed}"
+    assert_crash_safe(build, expected)
+    assert_every_prefix_agrees(build, resident)
+
+
+def assert_crash_safe(build: Build, expected: Any, seed: int = 0) -> None:
+    for number in range(run(build, seed).commits):
+        for when in ("before", "after"):
+            for sticky in (True, False):
+                crashed = run(build, seed, sticky=sticky, crashes=[(number, when)])
+                assert outcome(crashed) == expected, f"crash {when} commit {number}"
+
+
+def assert_every_prefix_agrees(build: Build, world: World) -> None:
+    """Cut a history anywhere: the code gives exactly the commands that were recorded next."""
+    for instance, row in world.rows.items():
+        for execution_id, history in row.histories.items():
+            replay_prefixes(build, instance, execution_id, history)
+
+
+def replay_prefixes(build: Build, instance: str, execution_id: int, history: Sequence[Event]) -> None:
+    for cut in range(1, len(history)):
+        execution = replayed(build, instance, execution_id, history[:cut])
+        assert execution.blocked is None, execution.blocked
+        given = [(event.kind, event.source_event_id) for event in execution.outbox.events]
+        following = [(event.kind, event.source_event_id) for event in history[cut : cut + len(given)]]
+        assert given == following, f"after event {cut}"
+        execution.close()
+
+
+def replayed(build: Build, instance: str, execution_id: int, history: Sequence[Event]) -> Execution:
+    world = World()
+    build(world)
+    started = history[0].kind
+    assert isinstance(started, kinds.OrchestrationStarted)
+    definition = world.definitions.get(started.name, started.version)
+    assert definition is not None
+    execution = Execution(definition, world.definitions, instance, execution_id, {})
+    execution.replay(history)
+    return execution
+
+
+def events(world: World) -> dict[tuple[str, int], list[Event]]:
+    return {
+        (instance, execution_id): [_without_trace(event) for event in history]
+        for instance, row in world.rows.items()
+        for execution_id, history in row.histories.items()
+    }
+
+
+def _without_trace(event: Event) -> Event:
+    return event
+
+
+def kinds_of(history: Sequence[Event]) -> list[str]:
+    return [type(event.kind).__name__ for event in history]
