@@ -81,6 +81,14 @@ SEARCHES = {
     "wish": ["PRIMARY KEY (worker_id=?)"],
     "events_after": ["INTEGER PRIMARY KEY"],
     "delete_events": ["INTEGER PRIMARY KEY"],
+    "webhook": ["sqlite_autoindex_webhooks_1 (webhook_id=?)"],
+    "delivery": ["sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)"],
+    "deliveries_of": ["ix_deliveries_list (webhook_id=?)"],
+    "due_deliveries": ["ix_deliveries_due (<expr><?)"],
+    "next_delivery": ["ix_deliveries_due"],
+    "ended_deliveries": ["ix_deliveries_ended (finished_at<?)"],
+    "next_ended_delivery": ["ix_deliveries_ended"],
+    "delete_delivery": ["sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)"],
 }
 #: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
 SORT = {"runs_of_job", "successors", "schedules_of"}
