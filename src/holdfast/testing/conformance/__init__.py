@@ -32,6 +32,7 @@ from holdfast.testing.conformance.pause import Pause
 from holdfast.testing.conformance.queries import Queries
 from holdfast.testing.conformance.reopening import Reopening
 from holdfast.testing.conformance.reports import Reports, StateTable
+from holdfast.testing.conformance.reservations import DirectRuns, Reservations
 from holdfast.testing.conformance.retention import Keeping
 from holdfast.testing.conformance.retry import ManualRetries, Retries
 from holdfast.testing.conformance.schedules import Fires, Late, Overlaps, Templates, Wishes
@@ -45,6 +46,7 @@ __all__ = [
     "Conformance",
     "Contents",
     "DeadProcesses",
+    "DirectRuns",
     "Edits",
     "Endings",
     "Expiry",
@@ -67,6 +69,7 @@ __all__ = [
     "Queries",
     "Reopening",
     "Reports",
+    "Reservations",
     "Retries",
     "StateTable",
     "Templates",
@@ -99,6 +102,8 @@ class Conformance(
     Overlaps,
     Wishes,
     Templates,
+    Reservations,
+    DirectRuns,
     Keeping,
     Feed,
     Wait,
