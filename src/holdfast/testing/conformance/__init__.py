@@ -23,6 +23,7 @@ from holdfast.testing.conformance.concurrency import Concurrency
 from holdfast.testing.conformance.edits import Edits
 from holdfast.testing.conformance.endings import Endings
 from holdfast.testing.conformance.feed import Feed, Wait
+from holdfast.testing.conformance.groups import GroupEnds, Groups
 from holdfast.testing.conformance.harness import Harness, Topic
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import Leases
@@ -37,6 +38,7 @@ from holdfast.testing.conformance.retention import Keeping
 from holdfast.testing.conformance.retry import ManualRetries, Retries
 from holdfast.testing.conformance.schedules import Fires, Late, Overlaps, Templates, Wishes
 from holdfast.testing.conformance.ttl import LatestStart
+from holdfast.testing.conformance.webhooks import Deliveries, Owed, Webhooks
 
 __all__ = [
     "Atomicity",
@@ -46,12 +48,15 @@ __all__ = [
     "Conformance",
     "Contents",
     "DeadProcesses",
+    "Deliveries",
     "DirectRuns",
     "Edits",
     "Endings",
     "Expiry",
     "Feed",
     "Fires",
+    "GroupEnds",
+    "Groups",
     "Harness",
     "Keeping",
     "Keys",
@@ -65,6 +70,7 @@ __all__ = [
     "ManualRetries",
     "Order",
     "Overlaps",
+    "Owed",
     "Pause",
     "Queries",
     "Reopening",
@@ -75,6 +81,7 @@ __all__ = [
     "Templates",
     "Topic",
     "Wait",
+    "Webhooks",
     "Wishes",
     "Workers",
 ]
@@ -102,6 +109,11 @@ class Conformance(
     Overlaps,
     Wishes,
     Templates,
+    Groups,
+    GroupEnds,
+    Webhooks,
+    Owed,
+    Deliveries,
     Reservations,
     DirectRuns,
     Keeping,

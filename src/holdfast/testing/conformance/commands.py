@@ -10,9 +10,11 @@ import msgspec
 from holdfast.model.commands import (
     Bury,
     Cancel,
+    CancelGroup,
     ClaimDeliveries,
     Command,
     Complete,
+    CreateGroup,
     DeleteWebhook,
     EndDelivery,
     EndSession,
@@ -298,6 +300,30 @@ def _prune_deliveries(h: Harness) -> Command:
     return Prune(cmd="x", retention=Retention(deliveries_s=1))
 
 
+def _create_group(h: Harness) -> Command:
+    h.enqueue("a")
+    return CreateGroup(cmd="x", group_id="g", members=(new_job("b"), A, new_job("c")), callback=new_job("z"))
+
+
+def _fail_in_group(h: Harness) -> Command:
+    h.ask(_create_group(h))
+    return Fail(cmd="x", job_id=B, token=h.take().token, error="boom", fatal=True)
+
+
+def _cancel_group(h: Harness) -> Command:
+    h.ask(_create_group(h))
+    h.take()
+    return CancelGroup(cmd="y", group_id="g", running=True, reason="no")
+
+
+def _prune_group(h: Harness) -> Command:
+    h.ask(_create_group(h))
+    h.ask(CancelGroup(group_id="g"))
+    h.complete(h.take())
+    h.advance(10)
+    return Prune(cmd="x", retention=Retention(done_s=1, failed_s=1))
+
+
 #: Name → how to bring the store into a state in which the command writes something, and the command itself.
 SAMPLES: dict[str, Callable[[Harness], Command]] = {
     "enqueue": _enqueue,
@@ -329,6 +355,10 @@ SAMPLES: dict[str, Callable[[Harness], Command]] = {
     "end sessions": _end_sessions,
     "end one session": _end_session,
     "prune": _prune,
+    "create group": _create_group,
+    "fail in a group": _fail_in_group,
+    "cancel group": _cancel_group,
+    "prune group": _prune_group,
     "fail with a webhook": _fail_with_webhook,
     "put webhook": _put_webhook,
     "update webhook": _update_webhook,
