@@ -83,9 +83,9 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.protocol import GroupQuery, JobQuery, Store, View
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
-from holdfast.testing.unsynced import Unsynced
 from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.conformance.harness import Told, tables_of, told
+from holdfast.testing.unsynced import Unsynced
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES = 5_000 if SOAK else 500
