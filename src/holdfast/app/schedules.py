@@ -285,12 +285,17 @@ class Schedule:
         return AioSchedule(self)
 
 
-def backfill(engine: Engine, schedule: Record, since: Timestamp, until: Timestamp, backfill_id: str) -> int:
+def backfill(
+    engine: Engine, schedule: Record, since: Timestamp, until: Timestamp, backfill_id: str, *, actor: str = ""
+) -> int:
     """Send a backfill until all is made; give how many jobs were new."""
     count = 0
     at: Timestamp | None = since
     while at is not None:
-        outcome = engine.ask(Backfill(schedule_id=schedule.schedule_id, backfill_id=backfill_id, since=at, until=until))
+        command = Backfill(
+            schedule_id=schedule.schedule_id, backfill_id=backfill_id, since=at, until=until, actor=actor
+        )
+        outcome = engine.ask(command)
         assert isinstance(outcome, Backfilled)
         count += outcome.count
         at = outcome.next_since
