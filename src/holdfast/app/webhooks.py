@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
+from holdfast.engine.engine import Engine
 from holdfast.errors import DeliveryNotFound, InvalidArguments, InvalidValue, WebhookNotFound
 from holdfast.model.commands import (
     DeleteWebhook,
@@ -126,20 +127,7 @@ class Webhook:
 
     def test(self) -> Delivery:
         """Send it a delivery that only shows whether it arrives, once, now, from here; give what came of it."""
-        from holdfast.workers.webhooks.courier import deliver  # noqa: PLC0415 - only who sends pays for it
-        from holdfast.workers.webhooks.sending import Sender  # noqa: PLC0415 - the same
-
-        engine = self._app.engine
-        delivery_id = engine.new_id()
-        outcome = engine.ask(ProbeWebhook(webhook_id=self.id, delivery_id=delivery_id))
-        assert isinstance(outcome, Claimed)
-        for claim in outcome.claims:
-            deliver(engine, Sender(allow=parse_networks(self._app.webhook_allow)), claim)
-        with engine.read() as view:
-            found = view.get(Delivery, delivery_id)
-        if found is None:
-            raise DeliveryNotFound(f"delivery {delivery_id} was removed meanwhile.", delivery_id=delivery_id)
-        return found
+        return probe(self._app.engine, self.id, self._app.webhook_allow)
 
     def redeliver(self, delivery_id: str) -> None:
         """Have a delivery sent again, by a worker, with all its tries."""
@@ -192,6 +180,24 @@ class Webhook:
         from holdfast.app.aio import AioWebhook  # noqa: PLC0415 - only programs that await pay for it
 
         return AioWebhook(self)
+
+
+def probe(engine: Engine, webhook_id: str, allow: Sequence[str], actor: str = "") -> Delivery:
+    """Send a webhook a delivery that only shows whether it arrives; give it as it ended. Raises WebhookNotFound."""
+    from holdfast.workers.webhooks.courier import deliver  # noqa: PLC0415 - only who sends pays for it
+    from holdfast.workers.webhooks.sending import Sender  # noqa: PLC0415 - the same
+
+    sender = Sender(allow=parse_networks(allow))
+    delivery_id = engine.new_id()
+    outcome = engine.ask(ProbeWebhook(webhook_id=webhook_id, delivery_id=delivery_id, actor=actor))
+    assert isinstance(outcome, Claimed)
+    for claim in outcome.claims:
+        deliver(engine, sender, claim)
+    with engine.read() as view:
+        found = view.get(Delivery, delivery_id)
+    if found is None:
+        raise DeliveryNotFound(f"delivery {delivery_id} was removed meanwhile.", delivery_id=delivery_id)
+    return found
 
 
 def _status(name: str) -> DeliveryStatus:
