@@ -1,7 +1,7 @@
 """Chores: what a pump does beside moving work, at the moments it is awake anyway or a chore is due.
 
-Lines are written, the roster is told, wishes are heard, dead neighbours are noticed, deliveries are begun. None of it
-can fail a run.
+Lines are written, the roster is told, wishes are heard, dead neighbours are noticed, deliveries are begun, files that
+people left are looked at. None of it can fail a run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.model.ids import RunId
 from holdfast.model.workers import Wish
 from holdfast.workers.assignments import Assignment
+from holdfast.workers.inbox import Inbox
 from holdfast.workers.neighbours import Neighbours
 from holdfast.workers.notes import RunNotes
 from holdfast.workers.presence import Presence
@@ -38,6 +39,7 @@ class Chores:
         self._presence = presence
         self._courier = courier
         self.neighbours = Neighbours(engine)
+        self._inbox = Inbox(engine)
         self._poke = poke
         self._scribe = StoreScribe(engine.store, lambda: engine.look().now, poke)
         self._flushed_at = self._asked_at = 0.0
@@ -78,7 +80,8 @@ class Chores:
         if held and now >= self._asked_at + WISH_S:
             self._asked_at = now
             self.hear()
-        return self.neighbours.look(now)
+        found = self._inbox.look(now)
+        return self.neighbours.look(now) or found
 
     def hear(self) -> None:
         """Ask for a wish. Called by the watcher while the pump sleeps."""
@@ -92,7 +95,7 @@ class Chores:
         flush_at = self._flushed_at + FLUSH_S if self._scribe.has_lines else _NEVER
         note_at = _NEVER if self._presence is None else self._presence.due_at(is_busy=is_busy)
         send_at = _NEVER if self._courier is None else self._courier.due_at
-        return min(flush_at, note_at, send_at, self.neighbours.look_at)
+        return min(flush_at, note_at, send_at, self.neighbours.look_at, self._inbox.look_at)
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 

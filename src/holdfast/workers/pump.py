@@ -186,7 +186,7 @@ class Pump:
         self._collect(now)
         running = self._slots.held()
         if self._chores.run(now, running):
-            self._looked = False
+            self._looked, self._fruitless = False, -1
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
         room = self._room() if self._hope else 0
         if not (self._outbox or renewals or room):

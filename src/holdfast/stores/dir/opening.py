@@ -86,6 +86,8 @@ class Opened:
     moved: list[str] = field(default_factory=list)
     #: Jobs that waited when the store was closed, and whose files are not there any more.
     missing: list[str] = field(default_factory=list)
+    #: Pending files that were changed after the last commit.
+    edited: list[JobFile] = field(default_factory=list)
     report: Report = field(default_factory=Report)
 
 
@@ -155,6 +157,9 @@ class Opening:
         self._extras: dict[str, msgspec.Raw] = {}
         self._strays: list[Stray] = []
         self._moved: list[str] = []
+        self._edited: list[JobFile] = []
+        #: Time of the last commit, or of the last closing.
+        self._settled_at = 0
         #: What brings files in order that lie wrong; images first, then what goes.
         self._fixes: list[Effect] = []
 
@@ -162,6 +167,8 @@ class Opening:
         """Do all of it."""
         counters, firsts = identity.read_counters(self._fs), feed.files(self._fs) if self._is_there(FEED) else []
         end = feed.end_of(self._fs, firsts[-1]) if firsts else None
+        marks = [self._fs.stat(path_of("", identity.META)), self._fs.stat(feed.path_of(firsts[-1])) if firsts else None]
+        self._settled_at = max((mark.mtime_ns for mark in marks if mark is not None), default=0)
         intents = self._intents()
         applied = max(counters.seq if counters else 0, end.seq if end else 0)
         lost = counters is None or end is None
@@ -193,6 +200,7 @@ class Opening:
             self._strays,
             self._moved,
             missing,
+            self._edited,
             self.report,
         )
 
@@ -544,6 +552,8 @@ class Opening:
             self._return(name, folder, PENDING, queued)
         elif queued.job != file.job or queued.runs != file.runs or file.state is not JobStatus.QUEUED:
             self._rewrite(name, folder, queued)
+        elif (found := self._fs.stat(path_of(folder, name))) is not None and found.mtime_ns > self._settled_at:
+            self._edited.append(queued)
         return self._kept(queued)
 
     def _kept(self, file: JobFile) -> JobFile:
@@ -580,9 +590,8 @@ class Opening:
         """Give the jobs that waited when the store was closed in order, and whose files are gone from `pending/`."""
         if counters is None or counters.pending is None or counters.seq != applied or self._readonly:
             return []
-        live = self.tables.records[Job]
-        asked = {self.tables.records[Job][job_id].job_id for job_id in self._moved}
-        return [job_id for job_id in counters.pending if job_id not in live and job_id not in asked]
+        live, strays = self.tables.records[Job], {stray.name for stray in self._strays}
+        return [job_id for job_id in counters.pending if job_id not in live and name_of(job_id) not in strays]
 
 
 def _whole(fs: FS, path: str) -> bytes:

@@ -1,8 +1,8 @@
 """`dir:` — one JSON file a record, readable with `ls` and an editor. One process; one intent file per batch.
 
 Order of a commit: decide and fold under the lock → put the intent (this is the commit) → bring the files to what it
-says → append to the feed (this marks it as applied) → publish → drop the intent. A failure before the intent has its name
-leaves nothing; after it, the store takes no more writes, and reopening finishes the commit.
+says → append to the feed (this marks it as applied) → publish → drop the intent. A failure before the intent has its
+name leaves nothing; after it, the store takes no more writes, and reopening finishes the commit.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ from holdfast.stores.dir.places import state_of
 from holdfast.stores.dir.reader import Irregular, ended_file
 from holdfast.stores.dir.tables import DirTables
 from holdfast.stores.dir.text import MAX_FILE, Signature, Unreadable, signature
+from holdfast.stores.dir.wishes import Wishes
 from holdfast.stores.dir.writing import path_of
-from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises, Wish
 from holdfast.stores.tables import Tables
 
 log = logging.getLogger("holdfast.stores.dir")
@@ -82,13 +83,12 @@ class DirStore:
         #: Further effects that go with the next change of a job.
         self._errands: dict[str, list[Effect]] = {}
         self._tables = DirTables(self._read_ended, self._is_touched)
-        #: Jobs whose pending files were found changed when they were about to be given out.
-        self._suspects: set[JobId] = set()
         opened = Opening(self._fs, path, clock, self._tables, readonly=readonly).run()
         self._opened = opened
         self.report = opened.report
         self._places, self._feed, self._quarantine = opened.places, opened.feed, opened.quarantine
         self._extras = opened.extras
+        self._wishes = Wishes(self._fs, opened, self._errands, clock)
         self._last = self._tables.seq
         self._kept_counters: Counters | None = identity.read_counters(self._fs)
         root = f"{path}/data"
@@ -238,7 +238,6 @@ class DirStore:
                 self._forget_runs(run.job_id)
             elif kind is Job and key not in self._tables.records[Job]:
                 self._extras.pop(key, None)
-        self._errands.clear()
 
     def _forget_runs(self, job_id: JobId) -> None:
         """Forget the runs that a job's file does not keep."""
@@ -312,7 +311,7 @@ class DirStore:
             return False
         with suppress(OSError):
             if signature(self._fs.stat(path_of(self._places.folders[name], name))) != seen:
-                self._suspects.add(job.job_id)
+                self._wishes.suspects.add(job.job_id)
                 return True
         return False
 
@@ -328,6 +327,39 @@ class DirStore:
         self._demand_own()
         with self._lock:
             return self._added.wait_for(lambda: self._closed or self._last > after, timeout)
+
+    # --- what people do to the files ----------------------------------------------------------------------------------
+
+    def wishes(self, new_id: Callable[[], str]) -> Sequence[Wish]:
+        """Look for what people did to the files since the last look."""
+        self._demand_own()
+        with self._lock, self._failing("looking at the files"):
+            self._demand_writable()
+            return self._wishes.all(new_id)
+
+    def granted(self, wish: Wish) -> None:
+        """Tidy up after a wish that was fulfilled."""
+        with self._lock, self._failing("tidying up"):
+            self._demand_writable()
+            self._wishes.granted(wish)
+
+    def refused(self, wish: Wish, reason: str) -> None:
+        """Set aside or put back what a wish that was refused left lying."""
+        with self._lock, self._failing("setting a file aside"):
+            self._demand_writable()
+            self._wishes.refused(wish, reason)
+
+    @contextmanager
+    def _failing(self, doing: str) -> Iterator[None]:
+        """Stop the store if a write fails: what the files are then, only reopening tells."""
+        try:
+            with telling(self._path, doing):
+                yield
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            self._failure = self._failure or error
+            raise
 
     # --- looking after files ------------------------------------------------------------------------------------------
 
