@@ -179,6 +179,47 @@ def test_trigger_lays_its_arguments_over_those_of_the_schedule(hf, send):
     assert len(hf.jobs()) == 1
 
 
+def test_arguments_are_those_of_the_task_also_where_a_template_stands_between(hf, send):
+    welcome = hf.template("welcome", send, {"size": 2})
+    made = hf.schedule("s", welcome, every=60, params={"to": "a"})
+    when = datetime(2026, 5, 1, tzinfo=UTC)
+    job = made.trigger(when=when)
+    assert bytes(job.refresh().params) == b'{"size":2,"to":"a","when":"2026-05-01T00:00:00Z"}'
+    for wrong in ({"size": "x"}, {"nobody": 1}):
+        with pytest.raises(InvalidArguments):
+            made.trigger(**wrong)
+        with pytest.raises(InvalidArguments):
+            made.update(params={"to": "a", **wrong})
+    with pytest.raises(InvalidArguments, match="to"):
+        made.update(params={})
+    made.update(params={"to": "b", "when": when})
+    with pytest.raises(InvalidArguments):
+        hf.schedule("t", welcome, every=60)
+    assert bytes(made.trigger().refresh().params) == b'{"size":2,"to":"b","when":"2026-05-01T00:00:00Z"}'
+    assert len(hf.jobs()) == 2
+
+
+def test_an_update_gives_no_arguments_that_a_task_does_not_take(hf, send):
+    made = hf.schedule("s", send, every=60, params={"to": "a"})
+    for wrong in ({"to": 5}, {}, {"to": "a", "nobody": 1}, ["to"], None):
+        with pytest.raises(InvalidArguments):
+            made.update(params=wrong)
+        with pytest.raises(InvalidArguments):
+            hf.schedule("t", send, every=60, params=wrong)
+    assert bytes(made.record().param_overrides) == b'{"to":"a"}'
+
+
+def test_times_without_zone_are_local_to_the_schedule(hf, send, clock):
+    made = hf.schedule("s", send, cron="0 9 * * *", timezone="Asia/Tokyo", params={"to": "a"})
+    shown = made.preview(1, after=datetime(2026, 3, 1, 9))  # noqa: DTZ001 - local
+    assert shown[0].fire_at == "2026-03-02T00:00:00.000000Z"
+    assert made.count(datetime(2025, 12, 1, 9), datetime(2025, 12, 2, 9)) == 1  # noqa: DTZ001 - local
+    with pytest.raises(InvalidValue, match="beyond the calendar"):
+        made.preview(1, after=datetime.fromisoformat("0001-01-01T00:00"))
+    with pytest.raises(InvalidValue, match="backfill_id"):
+        made.backfill(datetime(2025, 12, 1, 9), datetime(2025, 12, 2, 9), id="")  # noqa: DTZ001 - local
+
+
 def test_backfill_counts_first_and_adds_once(hf, send, clock):
     made = hf.schedule("s", send, cron="0 * * * *", params={"to": "a"})
     clock.advance(60)

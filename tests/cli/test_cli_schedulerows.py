@@ -22,3 +22,14 @@ def test_a_next_fire_lies_ahead_or_is_due(left_s, said):
         [msgspec.structs.replace(made, next_fire_at=fire, next_trigger_at=fire)], {}, NOW, PIPE
     )
     assert said in table[-1]
+
+
+def test_a_schedule_whose_zone_is_not_known_here_is_listed_and_shown_all_the_same():
+    lost = Schedule(
+        schedule_id="s", name="n", created_at=NOW, job_type="t", cron_expression="@daily", timezone="Mars/Olympus"
+    )
+    fire = later(NOW, 90)
+    lost = msgspec.structs.replace(lost, next_fire_at=fire, next_trigger_at=fire)
+    assert "cannot be planned: timezone: 'Mars/Olympus'" in schedulerows.schedule_table([lost], {}, NOW, PIPE)[-1]
+    assert schedulerows.to_come(lost, NOW) == []
+    assert "cannot be planned" in schedulerows.schedule_page(lost, {}, [], NOW, PIPE)[0]

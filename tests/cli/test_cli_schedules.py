@@ -97,6 +97,24 @@ def test_update_changes_what_is_named_and_minds_the_version(holdfast, rows):
     assert (row["name"], row["priority"], row["job_type"]) == ("other", None, "t2")
 
 
+def test_the_target_of_a_schedule_is_exchanged(holdfast, rows):
+    add(holdfast)
+    holdfast("templates", "add", "welcome", "mail.send")
+    told = holdfast("schedules", "update", "nightly", "--template", "welcome")
+    assert told.exit_code == 0, told.stderr
+    assert "template welcome" in holdfast("schedules", "ls").stdout
+    assert holdfast("schedules", "update", "nightly", "--template", "welcome", "--task", "t").exit_code == 2
+    holdfast("schedules", "update", "nightly", "--task", "t")
+    (row,) = rows("schedules", "ls")
+    assert (row["job_type"], row["template_id"]) == ("t", None)
+
+
+def test_a_preview_ends_with_the_calendar(holdfast, rows):
+    words = ("schedules", "preview", "--cron", "0 0 29 2 *", "--start", "9990-01-01T00:00:00Z", "-n", "1000")
+    assert [row["fire_at"][:10] for row in rows(*words)] == ["9992-02-29", "9996-02-29"]
+    assert rows("schedules", "preview", "--at", "9999-12-31T23:00:00Z", "--timezone", "Asia/Tokyo") == []
+
+
 def test_trigger_prints_the_job(holdfast, rows):
     add(holdfast, "nightly", "--cron", "0 3 * * *", "--params", '{"a":1,"b":2}')
     told = holdfast("schedules", "trigger", "nightly", "--params", '{"b":3}')
@@ -171,6 +189,12 @@ def test_a_look_fires_nothing(holdfast, rows, opened):
         (("trigger", "nightly", "--params", "[1]"), 2, "object"),
         (("backfill", "nightly", "2026-01-01", "2099-01-01"), 2, "10,000"),
         (("backfill", "nightly", "2026-01-02", "2026-01-01"), 2, "no time of the past"),
+        (("backfill", "nightly", "2026-01-02", "2026-01-01", "--dry-run"), 2, "no time of the past"),
+        (("backfill", "nightly", "now", "2026-01-01"), 2, "FROM: 'now'"),
+        (("backfill", "nightly", "2026-01-01", "2026-01-02", "--id", ""), 2, "backfill_id"),
+        (("add", "x", "--task", "t", "--at", "9999-12-31T23:00", "--timezone", "America/New_York"), 2, "--at: 9999"),
+        (("add", "x", "--task", "t", "--cron", "@every 99999999999d"), 2, "ten years"),
+        (("update", "nightly", "--template", "gone"), 3, "gone"),
         (("preview", "--cron", "bad"), 2, "fields"),
     ],
 )

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate
+from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate, AioWebhook
 from holdfast.app.artifacts import Artifact
 from holdfast.app.options import Changes, Options, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.schedules import Schedule, ScheduleOptions
 from holdfast.app.templates import Template
+from holdfast.app.webhooks import Webhook, WebhookOptions
 from holdfast.workers.context import Context
 from holdfast.workers.shell import Shell, ShellResult
 from holdfast.workers.worker import Worker
@@ -42,6 +43,7 @@ def public(*kinds):
         ("Job", (holdfast.Job, AioJob, Artifact)),
         ("Queue, dispatch", (Queue, AioQueue, Dispatch, AioDispatch)),
         ("Schedule, template", (Schedule, AioSchedule, Template, AioTemplate)),
+        ("Webhook", (Webhook, AioWebhook)),
         ("Inside a handler", (Context, ShellResult)),
         ("Worker", (Worker,)),
     ],
@@ -68,4 +70,5 @@ def test_every_option_is_on_the_page_with_where_it_may_stand():
 def test_every_limit_and_every_part_of_a_command_is_on_the_page():
     assert set(Limits.__annotations__) <= named(section("Queue, dispatch"))
     assert set(ScheduleOptions.__annotations__) <= named(section("Schedule, template"))
+    assert set(WebhookOptions.__annotations__) <= named(section("Webhook"))
     assert set(Shell.__dataclass_fields__) <= named(section("Inside a handler"))

@@ -128,6 +128,15 @@ def test_a_webhook_is_answered_when_it_is_durable_and_a_repeat_meets_the_first(e
         assert (job.id, msgspec.json.decode(job.refresh().result)) == (first["job"], "invoice 7 is paid")
 
 
+def test_a_receiver_is_told_of_each_run_and_acts_once(example):
+    *told, last = example("webhook_out")()
+    assert sorted(told) == [
+        "job.run.completed because of nothing",
+        "job.run.failed because of ZeroDivisionError: division by zero",
+    ]
+    assert last == "2 delivered, 2 acted on"
+
+
 def post(url, body):
     try:
         with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=60) as answer:

@@ -28,8 +28,10 @@ from holdfast.model.commands import (
     Backfill,
     Bury,
     Cancel,
+    CancelGroup,
     Command,
     Complete,
+    CreateGroup,
     DeleteSchedule,
     DeleteTemplate,
     EndSession,
@@ -62,24 +64,28 @@ from holdfast.model.commands import (
     UpdateSchedule,
     UseTemplate,
 )
-from holdfast.model.events import JobChanges, JobCreated, QueueChanges, ScheduleFired
+from holdfast.model.events import GroupChanged, JobChanges, JobCreated, QueueChanges, ScheduleFired
+from holdfast.model.groups import GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId, Token
-from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
+from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Leased, Outcome
 from holdfast.model.records import Queue
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, FOREVER, Timestamp, later, stamp
 from holdfast.rules.explain import explain
+from holdfast.rules.groupfold import OVER
 from holdfast.rules.invariants import violations
 from holdfast.rules.limits import next_opening
 from holdfast.rules.state import Lane
+from holdfast.stores.dir import DirStore
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.protocol import JobQuery, Store, View
+from holdfast.stores.protocol import GroupQuery, JobQuery, Store, View
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.conformance.harness import Told, tables_of, told
+from holdfast.testing.unsynced import Unsynced
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES = 5_000 if SOAK else 500
@@ -172,6 +178,43 @@ def queue_limits(draw: st.DrawFn) -> QueueChanges:
     return QueueChanges(**fields)
 
 
+GROUPS = ["g1", "g2", "g3"]
+group_ids = st.sampled_from(GROUPS)
+
+
+@st.composite
+def new_groups(draw: st.DrawFn) -> CreateGroup:
+    """Give a group of jobs that are new, each with an id of its own and a life of its own."""
+    number = draw(numbers)
+    members = [
+        NewJob(
+            job_id=JobId(f"m{number}-{at}"),
+            job_type="work",
+            params=msgspec.Raw(b"{}"),
+            retry_mode=draw(st.sampled_from([*RetryMode])),
+            max_attempts=draw(st.integers(1, 2)),
+            max_expiries=draw(st.integers(1, 2)),
+            backoff=draw(st.sampled_from([Backoff(base_s=0, jitter=0), Backoff(base_s=5)])),
+            delay_s=draw(seconds),
+            ttl_s=draw(seconds),
+            priority=draw(st.sampled_from([0, 0, 5])),
+            key=draw(st.sampled_from([None, None, None, "k1"])),
+            limit_key=draw(limit_keys),
+        )
+        for at in range(draw(st.integers(0, 4)))
+    ]
+    end = NewJob(job_id=JobId(f"m{number}-end"), job_type="work", params=msgspec.Raw(b"{}"), max_attempts=1)
+    return CreateGroup(
+        cmd=draw(cmds),
+        group_id=draw(group_ids),
+        members=tuple(members),
+        name=draw(st.sampled_from([None, "n"])),
+        mode=draw(st.sampled_from(GroupMode)),
+        on_failure=draw(st.sampled_from(OnFailure)),
+        callback=end if members and draw(st.booleans()) else None,
+    )
+
+
 SCHEDULES = ["s1", "s2", "s3"]
 schedule_ids = st.sampled_from(SCHEDULES)
 template_ids = st.sampled_from(["t1", "t2"])
@@ -251,6 +294,8 @@ class StoresAgree(RuleBasedStateMachine):
     commands = 0
     reopenings = 0
     fires = 0
+    #: Ends of groups.
+    ends = 0
     _empty: Path | None = None
 
     def __init__(self) -> None:
@@ -289,6 +334,7 @@ class StoresAgree(RuleBasedStateMachine):
         stores: dict[str, Store] = {
             "memory": self.memory,
             "wal": WalStore.open(self.path / "jobs", clock=long_ago),
+            "dir": DirStore.open(self.path / "dir", fs=Unsynced(self.path / "dir", create=True)),
             "sqlite": SqliteStore.open(self.path / "jobs.db"),
         }
         for name, store in stores.items():
@@ -357,6 +403,7 @@ class StoresAgree(RuleBasedStateMachine):
             fresh[name] = [(entry.ts, entry.event) for entry in entries]
         for name, entries in fresh.items():
             assert entries == fresh["memory"], f"{name}: {entries}\nmemory: {fresh['memory']}"
+        type(self).ends += sum(isinstance(event, GroupChanged) and event.status in OVER for _, event in fresh["memory"])
         type(self).fires += sum(isinstance(event, ScheduleFired) for _, event in fresh["memory"])
         self.heirs += [
             event.job.job_id
@@ -392,9 +439,13 @@ class StoresAgree(RuleBasedStateMachine):
         interval=st.sampled_from([10, 60.5, 3600]),
         overlap=st.sampled_from(Overlap),
         catch_up=st.sampled_from([CatchUp.LATEST, CatchUp.NONE]),
+        group=new_groups(),
     )
-    def begin(self, jobs: list[NewJob], interval: float, overlap: Overlap, catch_up: CatchUp) -> None:
+    def begin(
+        self, jobs: list[NewJob], interval: float, overlap: Overlap, catch_up: CatchUp, group: CreateGroup
+    ) -> None:
         self.send(Enqueue(jobs=tuple(jobs)))
+        self.send(group)
         # Two good schedules from the start: most histories are too short to come by one.
         policies: dict[str, Any] = {"interval_s": interval, "overlap": overlap, "catch_up": catch_up}
         template = NewTemplate(name="n1", job_type="rest", default_params=msgspec.Raw(b'{"n":1}'))
@@ -506,6 +557,28 @@ class StoresAgree(RuleBasedStateMachine):
         first, second = (SetQueue(queue="default", changes=limits) for limits in (before, after))
         self.send_all([first, self._report(kind, number, 0), second, command, command])
 
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    @rule(command=new_groups(), joining=st.lists(job_ids, max_size=2), lease=leases())
+    def create_group(self, command: CreateGroup, joining: list[JobId], lease: Lease) -> None:
+        with self.memory.read() as view:
+            waiting = [job.job_id for job in view.queued("", "default") if job.group_id is None]
+        # Mostly of those that can join, sometimes any.
+        members = (*command.members, *waiting[:1], *joining)
+        self.send_all([replace(command, members=members), command, command, lease])
+
+    @rule(cmd=cmds, group_id=group_ids, running=st.booleans())
+    def cancel_group(self, cmd: str, group_id: str, *, running: bool) -> None:
+        self.send(CancelGroup(cmd=cmd, group_id=group_id, running=running, reason="no more"))
+
+    @rule(number=numbers, kind=st.integers(0, 2))
+    def a_member_ends_by_wish(self, number: int, kind: int) -> None:
+        with self.memory.read() as view:
+            members = [job.job_id for job in view.all(Job) if job.group_id is not None and not job.has_ended]
+        if members:
+            job_id = members[number % len(members)]
+            self.send((Cancel(job_id=job_id), Cancel(job_id=job_id, force=True), Bury(job_id=job_id))[kind])
+
     # --- schedules and templates --------------------------------------------------------------------------------------
 
     @rule(
@@ -613,7 +686,7 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(recovers=st.booleans())
     def reopen(self, *, recovers: bool) -> None:
         type(self).reopenings += 1
-        for name in ("wal", "sqlite"):
+        for name in ("wal", "dir", "sqlite"):
             self.engines[name].close()
         self._open()
         self.compare_everything()
@@ -687,6 +760,17 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
             for name in SCHEDULES
         },
         "of templates": {name: (view.schedules_of(name), view.by_name(Template, "", "n1")) for name in ("t1", "t2")},
+        "of groups": {
+            name: (
+                [[job.job_id for job in view.members(name, status)] for status in (None, *JobStatus)],
+                _name(view.turn_of(name)),
+            )
+            for name in GROUPS
+        },
+        "groups": [
+            [group.group_id for group in view.groups(GroupQuery(status=status, limit=2))]
+            for status in (None, *GroupStatus)
+        ],
         "granted": {cmd: [job.job_id for job in view.granted_by(cmd)] for cmd in ("c1", "c2", "c3")},
     }
 
@@ -702,11 +786,12 @@ def _name(record: Any) -> Any:
 
 
 def test_random_histories_are_the_same_on_every_store():
-    StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = StoresAgree.fires = 0
+    StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = StoresAgree.fires = StoresAgree.ends = 0
     run_state_machine_as_test(StoresAgree, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS))
     print(
         f"{StoresAgree.histories} histories, {StoresAgree.commands} commands on each store, "
-        f"{StoresAgree.reopenings} reopenings, {StoresAgree.fires} fires"
+        f"{StoresAgree.reopenings} reopenings, {StoresAgree.fires} fires, {StoresAgree.ends} ends of groups"
     )
+    assert StoresAgree.ends > HISTORIES / 20
     assert StoresAgree.fires > HISTORIES / 5
     assert StoresAgree.histories >= HISTORIES

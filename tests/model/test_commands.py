@@ -5,6 +5,7 @@ import pytest
 
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges, QueueChanges
+from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.schedules import NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.templates import NewTemplate
@@ -67,6 +68,15 @@ EVERY = [
     c.Backfill(schedule_id="s", backfill_id="b", since="a", until="b", limit=5),
     c.Fire(schedule_id="s", expected="a"),
     c.Replan(schedule_id="s", expected="a"),
+    c.CreateGroup(
+        group_id="g",
+        members=(c.NewJob(job_id="j", job_type="t", params=RAW), "k"),
+        name="n",
+        mode=GroupMode.CONCURRENT,
+        on_failure=OnFailure.SKIP,
+        callback=c.NewJob(job_id="z", job_type="t", params=RAW),
+    ),
+    c.CancelGroup(group_id="g", running=True, reason="r"),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),

@@ -5,6 +5,7 @@ import pytest
 
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model import events as ev
+from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule, ScheduleChanges
@@ -55,6 +56,9 @@ EVERY = [
     ev.ReservationReleased(reservation_id="r"),
     ev.ReservationExpired(reservation_id="r", reason="restart"),
     ev.ReservationPruned(reservation_id="r"),
+    ev.GroupCreated(group=Group("g", NOW, name="n", callback=msgspec.Raw(b"{}")), joined=(("j", 3),)),
+    ev.GroupChanged(group_id="g", status=GroupStatus.PARTIAL),
+    ev.GroupPruned(group_id="g"),
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -76,7 +80,7 @@ def test_an_event_written_and_read_is_the_same_event(event):
 def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
-    nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "key", "command"}
+    nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "group", "key", "command"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 
 

@@ -32,9 +32,9 @@ def test_a_record_is_found_by_its_key_and_survives_encoding(record, key):
     assert kind in TABLES.values()
 
 
-def test_every_record_has_a_table_and_jobs_come_before_their_runs():
+def test_every_record_has_a_table_and_groups_come_before_jobs_and_jobs_before_their_runs():
     assert set(TABLES.values()) == set(Record.__args__)
-    assert list(TABLES)[:2] == ["jobs", "job_runs"]
+    assert list(TABLES)[:3] == ["job_groups", "jobs", "job_runs"]
 
 
 def test_parts_of_a_pair_cannot_run_into_each_other():

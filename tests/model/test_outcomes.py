@@ -14,6 +14,8 @@ from holdfast.model.outcomes import (
     Extended,
     Fired,
     Grant,
+    GroupCancelled,
+    Grouped,
     Leased,
     Outcome,
     Refusal,
@@ -41,6 +43,8 @@ EVERY = [
     Saved(id="s", version=2, created=True),
     Fired(jobs=(Submitted("j", created=True),), missed=3),
     Backfilled(count=3, next_since="2026-01-01T00:00:00.000000Z"),
+    Grouped(group_id="g", members=("j", "k"), created=False),
+    GroupCancelled(cancelled=2, requested=1),
     Swept(count=3, more=True),
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]

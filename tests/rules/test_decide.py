@@ -203,7 +203,7 @@ def order(name, token, cmd=""):
 
 #: About schedules, templates and reservations, whose states are others.
 RESERVING = {c.Reserve, c.RenewReservation, c.ReleaseReservation, c.StartDirect}
-ELSEWHERE = {*RESERVING, c.Fire, c.Trigger, c.Backfill, c.UseTemplate, c.Replan, *Plan.__args__}
+ELSEWHERE = {*RESERVING, c.CreateGroup, c.CancelGroup, c.Fire, c.Trigger, c.Backfill, c.UseTemplate, c.Replan, *Plan.__args__}
 
 
 def test_the_tables_have_a_row_for_every_command():

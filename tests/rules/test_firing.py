@@ -136,3 +136,16 @@ def test_a_schedule_that_can_no_longer_be_planned_is_set_aside_and_says_why(worl
     assert "'Europe/Paris/Lost' is not a time zone" in found.pause_reason
     world.do(c.ResumeSchedule(schedule_id="s"))
     assert world.tables.get(Schedule, "s").next_fire_at == later(START, 7200)
+
+
+def test_an_archived_template_makes_no_job_by_a_wish_either(world):
+    world.do(c.PutTemplate(template_id="t", template=NewTemplate(name="t", job_type="work")))
+    put(world, job_type=None, template_id="t")
+    world.wait(600)
+    world.do(c.Trigger(schedule_id="s", job_id="before"))
+    world.do(c.ArchiveTemplate(template_id="t"))
+    assert world.refused(c.Trigger(schedule_id="s", job_id="after")) == "invalid_operation"
+    backfill = c.Backfill(schedule_id="s", backfill_id="b", since=START, until=later(START, 300))
+    assert world.refused(backfill) == "invalid_operation"
+    # What was asked for before is answered as it was then.
+    assert not world.do(c.Trigger(schedule_id="s", job_id="before")).jobs[0].created

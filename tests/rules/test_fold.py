@@ -311,6 +311,12 @@ def happy():
         world.do(c.Extend(job_id=grant.job.job_id, token=grant.token))
         world.do(c.Complete(job_id=grant.job.job_id, token=grant.token, result=msgspec.Raw(b"[1]")))
     plan_and_fire(world)
+    world.enqueue("joins", queue="grouped")
+    members = (new("g0", queue="grouped", retry_mode="chain"), "joins", new("g2", queue="grouped"))
+    world.do(c.CreateGroup(group_id="g", members=members, callback=new("called", queue="grouped")))
+    for _ in range(4):
+        (grant,) = world.lease(4, queues=("grouped",))
+        world.do(c.Complete(job_id=grant.job.job_id, token=grant.token))
     world.wait(8 * 86_400)
     world.do(c.Prune())
     return world

@@ -161,6 +161,16 @@ def test_an_edit_of_the_expression_counts_from_now(world):
     assert the(world).next_fire_at == "2026-01-01T01:45:00.000000Z"
 
 
+def test_an_edit_that_names_the_same_times_leaves_what_is_overdue(world):
+    world.do(put(cron_expression="0 * * * *", jitter_s=10))
+    world.wait(5400)
+    before = the(world)
+    world.do(update(cron_expression="0 * * * *", timezone="UTC", jitter_s=10, priority=3))
+    after = the(world)
+    assert (after.next_fire_at, after.next_trigger_at) == (before.next_fire_at, before.next_trigger_at)
+    assert (after.priority, after.version) == (3, 2)
+
+
 def test_an_edit_of_something_else_leaves_the_next_fire(world):
     world.do(put(jitter_s=10))
     before = the(world)

@@ -28,6 +28,13 @@ def test_a_template_sent_again_is_not_made_again(world):
     assert world.refused(put("t", "other")) == "id_reused"
 
 
+def test_a_template_sent_again_takes_no_edit_back(world):
+    first = world.do(put(job_type="work"))
+    world.do(put(replace=True, job_type="more"))
+    assert world.do(put(job_type="work")) == first
+    assert world.tables.get(Template, "t").job_type == "more"
+
+
 def test_an_edit_raises_the_version_and_a_stale_one_is_refused(world):
     world.do(put())
     assert world.do(put(replace=True, job_type="more", version=1)).version == 2

@@ -13,6 +13,7 @@ from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
 from holdfast.model.commands import (
     Complete,
+    CreateGroup,
     Enqueue,
     Fail,
     Lease,
@@ -53,6 +54,9 @@ def fill(path: Path) -> None:
     schedule = NewSchedule(name="nightly", template_id="t-1", cron_expression="0 3 * * *", param_overrides=params)
     engine.ask(PutSchedule(schedule_id="s-1", schedule=schedule))
     engine.ask(Reserve(reservation_id="r-1", queue="mail", reserved_by="me", session_id="s"))
+    members = tuple(NewJob(job_id=JobId(f"m{number}"), job_type="t", params=params) for number in range(3))
+    called = NewJob(job_id=JobId("called"), job_type="t", params=params)
+    engine.ask(CreateGroup(group_id="g-1", name="night", members=members, callback=called))
     engine.close()
 
 

@@ -41,6 +41,12 @@ SEARCHES = {
     "next_schedule": ["ix_schedules_due (next_trigger_at>?)"],
     "fire_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "update_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
+    "group": ["sqlite_autoindex_job_groups_1 (group_id=?)"],
+    "members": ["ix_jobs_group (group_id=?"],
+    "turn_of": ["ix_jobs_turn (group_id=?"],
+    "pass_turn": ["ix_jobs_turn (group_id=?", "INTEGER PRIMARY KEY (rowid=?)"],
+    "groups_of_namespace": ["ix_groups_list (namespace=? AND (created_at,group_id)<(?,?))"],
+    "ended_groups": ["ix_groups_ended (<expr><?)"],
     "starts": ["ix_runs_started (namespace=? AND queue=? AND started_at>?)"],
     "starts_with": ["ix_runs_key (namespace=? AND queue=? AND limit_key=? AND started_at>?)"],
     "queued": [f"{READY})", f"{HELD_BACK})"],
@@ -81,9 +87,17 @@ SEARCHES = {
     "wish": ["PRIMARY KEY (worker_id=?)"],
     "events_after": ["INTEGER PRIMARY KEY"],
     "delete_events": ["INTEGER PRIMARY KEY"],
+    "webhook": ["sqlite_autoindex_webhooks_1 (webhook_id=?)"],
+    "delivery": ["sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)"],
+    "deliveries_of": ["ix_deliveries_list (webhook_id=?)"],
+    "due_deliveries": ["ix_deliveries_due (<expr><?)"],
+    "next_delivery": ["ix_deliveries_due"],
+    "ended_deliveries": ["ix_deliveries_ended (finished_at<?)"],
+    "next_ended_delivery": ["ix_deliveries_ended"],
+    "delete_delivery": ["sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)"],
 }
 #: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
-SORT = {"runs_of_job", "successors", "schedules_of"}
+SORT = {"members", "runs_of_job", "successors", "schedules_of"}
 
 
 @pytest.fixture
@@ -111,7 +125,10 @@ def test_every_block_of_the_file_is_found_and_has_its_sentence():
 def test_every_block_is_used_and_every_use_has_a_block():
     folder = Path(sqlite.__file__).parent
     sources = "".join(file.read_text() for file in sorted(folder.glob("*.py")))
-    assert set(re.findall(r'SQL\["(\w+)"\]', sources)) == set(SQL)
+    used = set(re.findall(r'SQL\["(\w+)"\]', sources))
+    for noun, plural in re.findall(r'plain_table\(\w+, "\w+", "(\w+)", "(\w+)"\)', sources):
+        used |= {noun, f"all_{plural}", f"save_{noun}", f"delete_{noun}"}
+    assert used == set(SQL)
 
 
 @pytest.mark.parametrize("name", SQL)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model import events as ev
+from holdfast.model.groups import Group, GroupMode
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStatus
 from holdfast.model.records import TABLES, Authority, DoneCommand, HeldKey, Queue, key_of
 from holdfast.model.times import FOREVER, later
@@ -20,6 +21,22 @@ START = "2026-01-01T00:00:00.000000Z"
 RAW = msgspec.Raw(b"{}")
 TIMES = st.integers(0, 5).map(lambda seconds: later(START, seconds))
 MAYBE = st.none() | TIMES
+#: Which jobs belong to a group, with their own number as their place in it.
+SEQUENTIAL, CONCURRENT = (2, 5, 6, 7), (1, 8)
+
+
+def grouped(kind=Tables):
+    """Tables in which members find their group."""
+    tables = kind()
+    tables.put(Group, "s", Group("s", START, mode=GroupMode.SEQUENTIAL, members=4))
+    tables.put(Group, "c", Group("c", START, mode=GroupMode.CONCURRENT, members=2))
+    return tables
+
+
+def waiting(everything):
+    """Name the members that are not first among those of their group that are not over."""
+    line = [job for job in everything if job.group_id == "s" and not job.has_ended]
+    return {job.job_id for job in sorted(line, key=lambda job: job.sequence_number)[1:]}
 
 
 @st.composite
@@ -40,6 +57,8 @@ def jobs(draw):
         rank=draw(st.sampled_from([-1, 0, 0, 0, 1])),
         not_before=draw(MAYBE) if status is JobStatus.QUEUED else None,
         expires_at=draw(MAYBE),
+        group_id="s" if number in SEQUENTIAL else "c" if number in CONCURRENT else None,
+        sequence_number=number if number in (*SEQUENTIAL, *CONCURRENT) else None,
         retry_of=f"j{number + 1}" if number % 4 == 0 else None,
         retry_kind=RetryKind.MANUAL if number % 4 == 0 else None,
         token=draw(st.integers(1, 99)) if running else None,
@@ -115,7 +134,9 @@ def demand_agreement(tables, now=None):
             due = [
                 job
                 for job in queued
-                if job.namespace == namespace and (job.not_before is None or job.not_before <= now)
+                if job.namespace == namespace
+                and job.job_id not in waiting(everything)
+                and (job.not_before is None or job.not_before <= now)
             ]
             assert list(tables.ready(namespace, ["q", "r", "q"], None, now)) == sorted(due, key=place)
             wanted = sorted((job for job in due if job.job_type == "a" and job.queue == "q"), key=place)
@@ -154,8 +175,8 @@ def _demand_lanes(tables, everything):
     lanes = {
         Lane.LEASE: [(job.lease_expires_at, job) for job in everything if job.status is JobStatus.RUNNING],
         Lane.TTL: [(job.expires_at, job) for job in everything if job.status is JobStatus.QUEUED and job.expires_at],
-        Lane.DONE: [(job.finished_at, job) for job in everything if job.status in done],
-        Lane.FAILED: [(job.finished_at, job) for job in everything if job.status in failed],
+        Lane.DONE: [(job.finished_at, job) for job in everything if job.status in done and job.group_id is None],
+        Lane.FAILED: [(job.finished_at, job) for job in everything if job.status in failed and job.group_id is None],
         Lane.COMMAND: [(command.at, command) for command in tables.records[DoneCommand].values()],
         Lane.KEY: [(held.held_until, held) for held in tables.records[HeldKey].values() if held.hold is KeyHold.WINDOW],
     }
@@ -165,6 +186,11 @@ def _demand_lanes(tables, everything):
         assert tables.next_due(lane) == (ordered[0][0] if ordered else None)
         middle = later(START, 2)
         assert list(tables.due(lane, middle)) == [record for when, record in ordered if when <= middle]
+    for name in "sc":
+        mine = sorted((job for job in everything if job.group_id == name), key=lambda job: job.sequence_number)
+        assert tables.members(name) == mine
+        assert tables.turn_of(name) == next((job for job in mine if not job.has_ended), None)
+        assert tables.members(name, JobStatus.QUEUED) == [job for job in mine if job.status is JobStatus.QUEUED]
     leased = [job for _, job in sorted(lanes[Lane.LEASE], key=lambda entry: (entry[0], entry[1].job_id))]
     assert list(tables.local_leases()) == [job for job in leased if job.session_id]
     granted = [job for job in leased if job.grant_cmd == "c"]
@@ -184,7 +210,7 @@ def _demand_lanes(tables, everything):
 @settings(max_examples=60)
 @given(CHANGES)
 def test_every_look_up_agrees_with_a_look_at_all_records(changes):
-    tables = Tables()
+    tables = grouped()
     for record, removes in changes:
         change(tables, record, removes)
     demand_agreement(tables)
@@ -195,7 +221,7 @@ def test_every_look_up_agrees_with_a_look_at_all_records(changes):
 @settings(max_examples=60)
 @given(CHANGES, CHANGES, TIMES)
 def test_delayed_jobs_become_ready_in_their_order_and_stay_so_through_changes(before, after, now):
-    tables = Tables()
+    tables = grouped()
     for record, removes in before:
         change(tables, record, removes)
     tables.promote(now, 500)
@@ -209,7 +235,7 @@ def test_delayed_jobs_become_ready_in_their_order_and_stay_so_through_changes(be
 @settings(max_examples=30)
 @given(CHANGES)
 def test_tables_filled_at_once_equal_tables_filled_one_by_one(changes):
-    one, other = Tables(), Tables()
+    one, other = grouped(), Tables()
     for record, removes in changes:
         change(one, record, removes)
     for kind in TABLES.values():

@@ -12,6 +12,7 @@ from holdfast.errors import InvalidOperation, StoreFailed
 from holdfast.journal import journal
 from holdfast.model.commands import Enqueue, NewJob, PutSchedule, ResetSchedule
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap
+from holdfast.rules import fires, timetable
 from holdfast.stores import upkeep
 from holdfast.stores.opening import open_store
 from holdfast.testing.clock import ManualClock
@@ -100,3 +101,14 @@ def test_a_network_file_system_that_was_allowed_can_be_looked_after(url, monkeyp
             act(url)
     assert upkeep.check(f"{url}?network=allow") == []
     assert not upkeep.plan_repair(f"{url}?network=allow").is_needed
+
+
+def test_a_schedule_whose_zone_this_machine_has_lost_is_a_finding(url, monkeypatch):
+    engine = Engine(open_store(url))
+    new = NewSchedule(name="daily", job_type="t", cron_expression="@daily", timezone="Europe/Paris")
+    engine.ask(PutSchedule(schedule_id="s", schedule=new))
+    engine.close()
+    monkeypatch.setattr(timetable, "parse_zone", lambda name: fires.parse_zone(f"{name}/Lost"))
+    (finding,) = upkeep.check(url)
+    assert (finding.code, finding.id) == ("schedule_unplannable", "s")
+    assert "is not a time zone" in finding.message

@@ -19,6 +19,7 @@ from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target
 from holdfast.app.tasks import Task
 from holdfast.app.templates import Template
+from holdfast.app.webhooks import Webhook, WebhookEdits, WebhookOptions
 from holdfast.engine.lines import PAUSE_S, pages, source_of
 from holdfast.model.commands import NewJob
 from holdfast.model.jobs import Job as Record
@@ -27,6 +28,8 @@ from holdfast.model.logs import LogLine
 from holdfast.model.records import Queue as Settings
 from holdfast.model.schedules import Schedule as ScheduleRecord
 from holdfast.model.templates import Template as TemplateRecord
+from holdfast.model.webhooks import Delivery, DeliveryStatus
+from holdfast.model.webhooks import Webhook as WebhookRecord
 from holdfast.model.workers import Progress, WorkerInfo
 from holdfast.rules.explain import Reason
 from holdfast.rules.timetable import Preview
@@ -249,6 +252,53 @@ class AioTemplate:
         await asyncio.to_thread(self._template.delete)
 
 
+class AioWebhook:
+    """A webhook, awaited."""
+
+    def __init__(self, webhook: Webhook) -> None:
+        self._webhook = webhook
+
+    async def record(self) -> WebhookRecord:
+        """Read it as it is now, without its secrets."""
+        return await asyncio.to_thread(self._webhook.record)
+
+    async def deliveries(self, *, status: DeliveryStatus | str | None = None, limit: int = 50) -> Sequence[Delivery]:
+        """List what it was sent or is owed."""
+        return await asyncio.to_thread(self._webhook.deliveries, status=status, limit=limit)
+
+    async def test(self) -> Delivery:
+        """Send it a delivery that only shows whether it arrives."""
+        return await asyncio.to_thread(self._webhook.test)
+
+    async def redeliver(self, delivery_id: str) -> None:
+        """Have a delivery sent again."""
+        await asyncio.to_thread(self._webhook.redeliver, delivery_id)
+
+    async def update(self, **edits: Unpack[WebhookEdits]) -> None:
+        """Change what is named."""
+        await asyncio.to_thread(lambda: self._webhook.update(**edits))
+
+    async def enable(self) -> None:
+        """Tell it of runs that end from now on."""
+        await asyncio.to_thread(self._webhook.enable)
+
+    async def disable(self) -> None:
+        """Tell it nothing more."""
+        await asyncio.to_thread(self._webhook.disable)
+
+    async def rotate(self, secret: str | None = None) -> str:
+        """Sign with a new secret as well as with the present one."""
+        return await asyncio.to_thread(self._webhook.rotate, secret)
+
+    async def forget_old_secret(self) -> None:
+        """Sign with the newest secret alone."""
+        await asyncio.to_thread(self._webhook.forget_old_secret)
+
+    async def delete(self) -> None:
+        """Remove it."""
+        await asyncio.to_thread(self._webhook.delete)
+
+
 class AioDispatch:
     """Leasing as a whole, awaited."""
 
@@ -316,6 +366,14 @@ class AioHoldfast:
     async def templates(self) -> list[Template]:
         """List the templates."""
         return await asyncio.to_thread(self._app.templates)
+
+    async def webhook(self, url: str, **options: Unpack[WebhookOptions]) -> Webhook:
+        """Tell an address whenever a run ends."""
+        return await asyncio.to_thread(lambda: self._app.webhook(url, **options))
+
+    async def webhooks(self) -> list[Webhook]:
+        """List the webhooks."""
+        return await asyncio.to_thread(self._app.webhooks)
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """List the workers of the last day."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.app import schedules, templates
+from holdfast.app import schedules, templates, webhooks
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
 from holdfast.app.options import TaskOptions
@@ -19,6 +19,7 @@ from holdfast.app.registering import HasTasks
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target, report_undeclared, synchronise
 from holdfast.app.tasks import Task
 from holdfast.app.templates import Template
+from holdfast.app.webhooks import Webhook, WebhookOptions
 from holdfast.clock import Clock
 from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound
 from holdfast.model.commands import Retention
@@ -26,7 +27,9 @@ from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.schedules import Schedule as ScheduleRecord
 from holdfast.model.templates import Template as TemplateRecord
+from holdfast.model.webhooks import Webhook as WebhookRecord
 from holdfast.model.workers import WorkerInfo
+from holdfast.rules.addresses import parse_networks
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
@@ -55,15 +58,19 @@ class Holdfast(HasTasks):
         clock: Clock | None = None,
         durability: Literal["sync", "relaxed"] = "sync",
         retention: Retention | None = None,
+        webhook_allow: Sequence[str] = (),
     ) -> None:
         """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none.
 
         With `durability="relaxed"`, where the store has it, an answer may leave up to 10 ms before it is on the disk.
+        Webhooks go to public addresses, and to the networks of `webhook_allow`, such as `10.0.0.0/8`.
         """
         if durability != "sync":
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
         super().__init__(url, namespace=namespace, clock=clock)
         self.retention = retention or Retention()
+        #: Networks that are not public and may be told of ended runs all the same.
+        self.webhook_allow = _networks(webhook_allow)
         self._lookout: Lookout | None = None
         #: Pause and resume leasing altogether.
         self.dispatch = Dispatch(self)
@@ -121,6 +128,7 @@ class Holdfast(HasTasks):
             namespace=self.namespace,
             name=name,
             retention=self.retention,
+            webhook_allow=parse_networks(self.webhook_allow),
             until_idle=until_idle,
         )
 
@@ -212,6 +220,27 @@ class Holdfast(HasTasks):
             found = [record for record in view.all(TemplateRecord) if record.namespace == self.namespace]
         return [Template(self, record.template_id, record.name) for record in sorted(found, key=lambda one: one.name)]
 
+    # --- webhooks -----------------------------------------------------------------------------------------------------
+
+    def webhook(self, url: str, **options: Unpack[WebhookOptions]) -> Webhook:
+        """Tell an address whenever a run ends; give the webhook of that id, made or changed to this content.
+
+        Without `id`, an address has one webhook: the same call again changes nothing. Without `secret` one is made; it
+        is in `.secret` of what this returns, and never shown again.
+
+        >>> hf.webhook("https://example.com/hook", events=["job.run.failed"])  # doctest: +SKIP
+
+        Raises InvalidValue for an address that is none or not public, or an event that is none.
+        """
+        return webhooks.declare(self, url, options)
+
+    def webhooks(self) -> list[Webhook]:
+        """List the webhooks, oldest first."""
+        with self.engine.read() as view:
+            found = [record for record in view.all(WebhookRecord) if record.namespace == self.namespace]
+        found.sort(key=lambda one: (one.created_at, one.webhook_id))
+        return [Webhook(self, record.webhook_id) for record in found]
+
     def workers(self) -> Sequence[WorkerInfo]:
         """List the workers of the last day, of every namespace; those that are gone have the state `lost`."""
         return self.engine.store.workers.all()
@@ -238,6 +267,14 @@ class Holdfast(HasTasks):
             if self._lookout is None or self._lookout.engine is not engine:
                 self._lookout = Lookout(engine)
             return self._lookout
+
+
+def _networks(texts: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        message = f"webhook_allow: {texts!r:.80} is one text, not a list of networks."
+        raise InvalidValue(message, hint=f"Write [{texts!r:.80}].", field="webhook_allow")
+    parse_networks(texts)
+    return tuple(texts)
 
 
 def _status(name: str) -> JobStatus:

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.app.jobs import Job
 from holdfast.app.options import Seconds
 from holdfast.app.tasks import Task
-from holdfast.app.templates import Template, standing_options
+from holdfast.app.templates import Template, demand_call, packed, standing_options
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidArguments, InvalidValue, ScheduleNotFound
 from holdfast.model.commands import (
@@ -27,9 +27,11 @@ from holdfast.model.commands import (
 )
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Backfilled, Saved
-from holdfast.model.payloads import EMPTY, laid_over, pack
+from holdfast.model.payloads import EMPTY, NULL
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.schedules import Schedule as Record
+from holdfast.model.templates import JobOptions
+from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.times import Timestamp
 from holdfast.rules.cron import parse_cron
 from holdfast.rules.fires import parse_zone, time_in
@@ -113,31 +115,25 @@ def _value(name: str, value: Any, zone: str) -> Any:
     return value
 
 
-def _packed(app: Holdfast, task: str | None, params: Mapping[str, Any]) -> msgspec.Raw:
-    """Give some arguments as JSON, typed where the task is known here."""
-    codec = None if task is None else app.codecs.get(task)
-    return pack(dict(params)) if codec is None else codec.pack_some(params)
-
-
 def _aim(app: Holdfast, target: Target, params: Mapping[str, Any]) -> dict[str, Any]:
     """Give what a target means for a schedule: where its jobs come from, their options and parameters."""
     if isinstance(target, Template):
-        return {"template_id": target.id, "param_overrides": _packed(app, target.record().job_type, params)}
-    if isinstance(target, str):
-        found = app.codecs.get(target)
-        packed = _packed(app, target, params)
-        if found is not None:
-            found.check(packed)
-        return {"job_type": target, "param_overrides": packed}
-    if not isinstance(target, Task):
+        made_from = target.record()
+        fields, task, defaults = {"template_id": target.id}, made_from.job_type, made_from.default_params
+    elif isinstance(target, str):
+        fields, task, defaults = {"job_type": target}, target, NULL
+    elif isinstance(target, Task):
+        fields, task, defaults = {"job_type": target.name}, target.name, NULL
+    else:
         raise InvalidValue(
             f"target: {target!r:.80} is no task, template or name of a task.",
             hint="Put @hf.task on the function.",
             field="target",
         )
-    packed = _packed(app, target.name, params)
-    app.codec_of(target.name).check(packed)
-    return {"job_type": target.name, "param_overrides": packed, "options": standing_options(target.chosen)}
+    given = packed(app, task, params)
+    demand_call(app, task, defaults, given)
+    options = standing_options(target.chosen) if isinstance(target, Task) else JobOptions()
+    return {**fields, "param_overrides": given, "options": options}
 
 
 def declare(app: Holdfast, name: str, target: Target, options: ScheduleOptions) -> Schedule:
@@ -212,19 +208,28 @@ class Schedule:
 
     def preview(self, n: int = 10, *, after: datetime | None = None) -> list[Preview]:
         """Give its next `n` nominal fires, in UTC and in local time, with a note where a day is odd."""
-        start = None if after is None else Timestamp(_value("after", after, "UTC"))
-        return preview(self.record(), self._app.engine.look().now, n, start)
+        record = self.record()
+        start = None if after is None else time_in(after, record.timezone, "after")
+        return preview(record, self._app.engine.look().now, n, start)
 
     def trigger(self, **params: Any) -> Job[Any]:
         """Make a job now, beside its timetable; the arguments are laid over those of the schedule."""
         engine, record = self._app.engine, self.record()
-        packed = _packed(self._app, record.job_type, params)
-        codec = self._app.codecs.get(record.job_type or "")
-        if codec is not None:
-            codec.check(laid_over(record.param_overrides, packed))
+        task, defaults = self._target(record)
+        given = packed(self._app, task, params)
+        demand_call(self._app, task, defaults, record.param_overrides, given)
         job_id = JobId(engine.new_id())
-        engine.ask(Trigger(schedule_id=self.id, job_id=job_id, params=packed))
-        return Job(self._app, job_id, codec)
+        engine.ask(Trigger(schedule_id=self.id, job_id=job_id, params=given))
+        return Job(self._app, job_id, self._app.codecs.get(task))
+
+    def _target(self, record: Record) -> tuple[str, msgspec.Raw]:
+        """Give the task its jobs run, and what the template between them has for it."""
+        if record.template_id is None:
+            return record.job_type or "", NULL
+        with self._app.engine.read() as view:
+            template = view.get(TemplateRecord, record.template_id)
+        assert template is not None  # a template is not deleted while a schedule uses it
+        return template.job_type, template.default_params
 
     def backfill(self, start: datetime, end: datetime, *, id: str | None = None) -> int:  # noqa: A002 - the word of all handles
         """Make the jobs of nominal times from `start` on and before `end`; give how many were new.
@@ -232,13 +237,14 @@ class Schedule:
         The same `id` again adds nothing, also after an interruption.
         """
         record = self.record()
-        since, until = (Timestamp(_value("start", when, record.timezone)) for when in (start, end))
-        return backfill(self._app.engine, record, since, until, id or self._app.engine.new_id())
+        since, until = (time_in(when, record.timezone, "start, end") for when in (start, end))
+        engine = self._app.engine
+        return backfill(engine, record, since, until, engine.new_id() if id is None else id)
 
     def count(self, start: datetime, end: datetime) -> int:
         """Count the nominal times that a backfill would deal with."""
         record = self.record()
-        since, until = (Timestamp(_value("start", when, record.timezone)) for when in (start, end))
+        since, until = (time_in(when, record.timezone, "start, end") for when in (start, end))
         return len(backfill_times(record, since, until))
 
     def update(self, *, version: int | None = None, **options: Unpack[ScheduleOptions]) -> None:
@@ -249,8 +255,9 @@ class Schedule:
             if kind not in fields and any(name in options for name in _KINDS):
                 fields[kind] = None
         if "params" in options:
-            packed = _packed(self._app, record.job_type, options["params"])
-            fields["param_overrides"] = packed
+            task, defaults = self._target(record)
+            fields["param_overrides"] = given = packed(self._app, task, options["params"])
+            demand_call(self._app, task, defaults, given)
         changes = ScheduleChanges(**fields)
         self._app.engine.ask(UpdateSchedule(schedule_id=self.id, changes=changes, version=version))
 
@@ -278,12 +285,17 @@ class Schedule:
         return AioSchedule(self)
 
 
-def backfill(engine: Engine, schedule: Record, since: Timestamp, until: Timestamp, backfill_id: str) -> int:
+def backfill(
+    engine: Engine, schedule: Record, since: Timestamp, until: Timestamp, backfill_id: str, *, actor: str = ""
+) -> int:
     """Send a backfill until all is made; give how many jobs were new."""
     count = 0
     at: Timestamp | None = since
     while at is not None:
-        outcome = engine.ask(Backfill(schedule_id=schedule.schedule_id, backfill_id=backfill_id, since=at, until=until))
+        command = Backfill(
+            schedule_id=schedule.schedule_id, backfill_id=backfill_id, since=at, until=until, actor=actor
+        )
+        outcome = engine.ask(command)
         assert isinstance(outcome, Backfilled)
         count += outcome.count
         at = outcome.next_since

@@ -49,7 +49,7 @@ def declare(
         name=name,
         namespace=app.namespace,
         job_type=task if isinstance(task, str) else task.name,
-        default_params=_packed(app, task if isinstance(task, str) else task.name, params),
+        default_params=packed(app, task if isinstance(task, str) else task.name, params),
         options=standing_options(chosen.plus(options, TaskOptions)),
     )
     return Template(app, _put(app, new).id, name)
@@ -63,9 +63,19 @@ def _put(app: Holdfast, new: NewTemplate, version: int | None = None) -> Saved:
     return saved
 
 
-def _packed(app: Holdfast, task: str, params: Mapping[str, Any]) -> msgspec.Raw:
+def packed(app: Holdfast, task: str, params: Mapping[str, Any]) -> msgspec.Raw:
+    """Give some arguments as JSON, typed where the task is known here. Raises InvalidArguments, InvalidValue."""
+    if not isinstance(params, Mapping):
+        raise InvalidArguments(f"params: {params!r:.80} is no mapping of names to values. Nothing was changed.")
     codec = app.codecs.get(task)
     return pack(dict(params)) if codec is None else codec.pack_some(params)
+
+
+def demand_call(app: Holdfast, task: str, *layers: msgspec.Raw) -> None:
+    """Demand that a task that is known here takes these arguments, laid over each other. Raises InvalidArguments."""
+    codec = app.codecs.get(task)
+    if codec is not None:
+        codec.check(laid_over(*layers))
 
 
 class Template:
@@ -92,13 +102,11 @@ class Template:
     def enqueue(self, **params: Any) -> Job[Any]:
         """Create a job; the arguments are laid over those of the template. It is durable when this returns."""
         record, engine = self.record(), self._app.engine
-        packed = _packed(self._app, record.job_type, params)
-        codec = self._app.codecs.get(record.job_type)
-        if codec is not None:
-            codec.check(laid_over(record.default_params, packed))
+        given = packed(self._app, record.job_type, params)
+        demand_call(self._app, record.job_type, record.default_params, given)
         job_id = JobId(engine.new_id())
-        engine.ask(UseTemplate(template_id=self.id, job_id=job_id, params=packed))
-        return Job(self._app, job_id, codec)
+        engine.ask(UseTemplate(template_id=self.id, job_id=job_id, params=given))
+        return Job(self._app, job_id, self._app.codecs.get(record.job_type))
 
     def update(
         self,
@@ -114,7 +122,7 @@ class Template:
             name=record.name,
             namespace=record.namespace,
             job_type=record.job_type,
-            default_params=record.default_params if params is None else _packed(self._app, record.job_type, params),
+            default_params=record.default_params if params is None else packed(self._app, record.job_type, params),
             options=standing_options(chosen),
             description=record.description,
         )

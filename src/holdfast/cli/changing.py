@@ -12,9 +12,10 @@ import click
 
 from holdfast.cli.output import Output, Record
 from holdfast.cli.tables import Column, lines
-from holdfast.cli.target import Target
+from holdfast.cli.target import Target, target
 from holdfast.cli.terminal import safe, say, writable
 from holdfast.model.commands import Command
+from holdfast.model.ids import JobId
 from holdfast.model.outcomes import CancelAnswer, Outcome, Refusal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,8 +47,23 @@ def confirm(verb: str, ids: Sequence[str], *, yes: bool, noun: str = "job") -> N
         raise click.exceptions.Exit(1)
 
 
+def send(command: Command, done: str, *, dry_run: bool = False, create: bool = False) -> Outcome:
+    """Have one command done, or with `dry_run` only decided, and say so. Raises its refusal."""
+    (outcome,) = target().send([command], dry_run=dry_run, create=create and not dry_run)
+    if isinstance(outcome, Refusal):
+        raise outcome.error()
+    say("Nothing was changed: --dry-run." if dry_run else done)
+    return outcome
+
+
+def tell_made(out: Output, job_id: JobId, *, dry_run: bool) -> None:
+    """Print the job that was made, or with `dry_run` would have been."""
+    record: Record = {"job_id": job_id, "created": not dry_run, **({"dry_run": True} if dry_run else {})}
+    out.record(record, lambda: [job_id])
+
+
 def settle(
-    target: Target, output: Output, commands: Sequence[tuple[str, Command]], done: str, *, dry_run: bool = False
+    place: Target, output: Output, commands: Sequence[tuple[str, Command]], done: str, *, dry_run: bool = False
 ) -> None:
     """Send a command for each of these ids and tell what became of them.
 
@@ -56,7 +72,7 @@ def settle(
     if not commands:
         output.records([], list)
         return
-    outcomes = target.send([command for _, command in commands], dry_run=dry_run)
+    outcomes = place.send([command for _, command in commands], dry_run=dry_run)
     told: list[Record] = []
     refused: list[tuple[str, Refusal]] = []
     for (job_id, _), outcome in zip(commands, outcomes, strict=True):

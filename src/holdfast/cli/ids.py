@@ -1,14 +1,19 @@
-"""Ids as people give them: whole, by an unambiguous beginning, or `-` for those on stdin."""
+"""Ids and names as people give them: ids whole, by an unambiguous beginning, or `-` for those on stdin."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from holdfast.cli.target import Target
-from holdfast.errors import AmbiguousId, InvalidValue, JobNotFound
+from holdfast.errors import AmbiguousId, InvalidValue, JobNotFound, NotFound, ScheduleNotFound, TemplateNotFound
 from holdfast.model.jobs import Job
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
 from holdfast.stores.protocol import View
+
+N = TypeVar("N", Template, Schedule)
 
 #: Candidates an ambiguous beginning lists.
 CANDIDATES = 10
@@ -50,6 +55,23 @@ def find_all(view: View, target: Target, words: Iterable[str]) -> list[Job]:
     """Find each of these jobs, before anything is done to one of them."""
     jobs = {job.job_id: job for job in (find(view, target, word) for word in words)}
     return list(jobs.values())
+
+
+def find_named(view: View, target: Target, kind: type[N], word: str) -> N:
+    """Find a template or schedule by its name, or by its id. Raises TemplateNotFound, ScheduleNotFound."""
+    found = view.by_name(kind, target.name, word) or view.get(kind, word)
+    if found is None or target.namespace not in (None, found.namespace):
+        error, noun = _NAMED[kind]
+        raise error(
+            f"there is no {noun} {word}. Nothing was changed.", hint=f"See `holdfast {noun}s ls`.", **{noun: word}
+        )
+    return found
+
+
+_NAMED: dict[type, tuple[type[NotFound], str]] = {
+    Template: (TemplateNotFound, "template"),
+    Schedule: (ScheduleNotFound, "schedule"),
+}
 
 
 def _ambiguous(word: str, found: Sequence[str]) -> AmbiguousId:

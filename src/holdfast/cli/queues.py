@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from holdfast.cli import jobrows
-from holdfast.cli.changing import actor, dry_run_option, reason_option
+from holdfast.cli.changing import actor, dry_run_option, reason_option, send
 from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
-from holdfast.cli.terminal import Screen, safe, say
+from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.values import Duration, OrNone, Rate
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
@@ -22,7 +22,6 @@ from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import JobStatus
-from holdfast.model.outcomes import Refusal
 from holdfast.model.records import Queue
 from holdfast.stores.protocol import Store, View
 
@@ -149,8 +148,11 @@ def show_queue(*, name: str, watch: float | None, output: str) -> None:
 @store_options
 def pause(*, name: str, reason: str, dry_run: bool) -> None:
     """Stop leasing from a queue; what runs goes on, and jobs can be added."""
-    change(PauseQueue(queue=name, namespace=target().name, reason=reason, actor=actor()), dry_run=dry_run)
-    say(f"queue {safe(name)} is paused" if not dry_run else "Nothing was changed: --dry-run.")
+    send(
+        PauseQueue(queue=name, namespace=target().name, reason=reason, actor=actor()),
+        f"queue {safe(name)} is paused",
+        dry_run=dry_run,
+    )
 
 
 @queues.command()
@@ -159,8 +161,9 @@ def pause(*, name: str, reason: str, dry_run: bool) -> None:
 @store_options
 def resume(*, name: str, dry_run: bool) -> None:
     """Lease from a queue again."""
-    change(ResumeQueue(queue=name, namespace=target().name, actor=actor()), dry_run=dry_run)
-    say(f"queue {safe(name)} is open" if not dry_run else "Nothing was changed: --dry-run.")
+    send(
+        ResumeQueue(queue=name, namespace=target().name, actor=actor()), f"queue {safe(name)} is open", dry_run=dry_run
+    )
 
 
 @queues.command()
@@ -182,8 +185,11 @@ def limit(
     if "rate" in given:
         given["rate_count"], given["rate_period_s"] = given.pop("rate") or (None, None)
     changes = QueueChanges(**given)
-    change(SetQueue(queue=name, namespace=target().name, changes=changes, actor=actor()), dry_run=dry_run)
-    say(f"queue {safe(name)} has new limits" if not dry_run else "Nothing was changed: --dry-run.")
+    send(
+        SetQueue(queue=name, namespace=target().name, changes=changes, actor=actor()),
+        f"queue {safe(name)} has new limits",
+        dry_run=dry_run,
+    )
 
 
 @queues.command()
@@ -192,12 +198,8 @@ def limit(
 @store_options
 def normalize(*, name: str, dry_run: bool) -> None:
     """Space the positions of a queue's jobs evenly again; their order stays."""
-    change(Normalize(queue=name, namespace=target().name, actor=actor()), dry_run=dry_run)
-    say(f"queue {safe(name)} is evenly spaced" if not dry_run else "Nothing was changed: --dry-run.")
-
-
-def change(command: Any, *, dry_run: bool) -> None:
-    """Have one command done, or with `dry_run` only decided. Raises its refusal."""
-    (outcome,) = target().send([command], dry_run=dry_run)
-    if isinstance(outcome, Refusal):
-        raise outcome.error()
+    send(
+        Normalize(queue=name, namespace=target().name, actor=actor()),
+        f"queue {safe(name)} is evenly spaced",
+        dry_run=dry_run,
+    )

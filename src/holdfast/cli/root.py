@@ -30,6 +30,7 @@ COMMANDS = {
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
     "templates": ("holdfast.cli.templates:templates", "Look at templates, make jobs from them."),
     "top": ("holdfast.cli.top:top", "Watch rates, backlog, running jobs and workers."),
+    "webhooks": ("holdfast.cli.webhooks:webhooks", "Look at who is told of ended runs, add them, try them."),
     "worker": ("holdfast.cli.worker:worker", "Run the jobs of an application."),
     "workers": ("holdfast.cli.workers:workers", "Look at workers, ask them to stop."),
 }

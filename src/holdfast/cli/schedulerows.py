@@ -10,10 +10,11 @@ from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import DELAYED, HELD, READY, STUCK
+from holdfast.errors import InvalidValue
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp, seconds_between
-from holdfast.rules.timetable import Preview, passes_over
+from holdfast.rules.timetable import Preview, passes_over, preview
 
 #: Fires that a page shows.
 SHOWN = 5
@@ -32,6 +33,14 @@ def template_record(template: Template) -> Record:
 def preview_record(fire: Preview) -> Record:
     """Give one fire to come."""
     return {"fire_at": fire.fire_at, "local": fire.local.isoformat(), "note": fire.note}
+
+
+def to_come(schedule: Schedule, now: Timestamp) -> list[Preview]:
+    """Give the fires that a page shows; none of what is paused, or cannot be planned here."""
+    try:
+        return preview(schedule, now, SHOWN) if schedule.enabled else []
+    except InvalidValue:  # the page says it above
+        return []
 
 
 def when(schedule: Schedule) -> str:
@@ -55,7 +64,11 @@ def _state(schedule: Schedule, now: Timestamp, screen: Screen) -> str:
             return f"{screen.glyph(READY)} over"
         because = f": {schedule.pause_reason}" if schedule.pause_reason else ""
         return f"{screen.glyph(HELD)} {safe(f'paused{because}')}"
-    if passes_over(schedule, now) is not None:
+    try:
+        silent = passes_over(schedule, now)
+    except InvalidValue as problem:
+        return f"{screen.glyph(STUCK)} {safe(f'cannot be planned: {problem.message}')}"
+    if silent is not None:
         return f"{screen.glyph(STUCK)} the clock had run ahead, fires are passed over; see `schedules reset`"
     if schedule.next_trigger_at is None:
         return f"{screen.glyph(READY)} no fire left"

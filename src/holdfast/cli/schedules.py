@@ -10,15 +10,16 @@ import msgspec
 
 from holdfast.app.schedules import backfill as backfill_all
 from holdfast.cli import schedulerows
-from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option, yes_option
-from holdfast.cli.output import LIST_FORMS, Output, Record, output_for, output_options
-from holdfast.cli.target import Target, now, store_options, target
+from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option, send, tell_made, yes_option
+from holdfast.cli.ids import find_named
+from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe, say
 from holdfast.cli.values import Duration, OrNone, Word, new_id, payload_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
-from holdfast.errors import InvalidArguments, InvalidValue, ScheduleNotFound, TemplateNotFound
+from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.commands import (
-    Command,
+    Backfill,
     DeleteSchedule,
     PauseSchedule,
     PutSchedule,
@@ -28,7 +29,6 @@ from holdfast.model.commands import (
     UpdateSchedule,
 )
 from holdfast.model.ids import JobId
-from holdfast.model.outcomes import Refusal
 from holdfast.model.payloads import NULL
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import Template
@@ -101,35 +101,16 @@ def _moment(name: str, text: str, zone: str) -> Timestamp:
         raise InvalidValue(f"{message} Nothing was changed.", field=name) from None
 
 
-def find_schedule(view: View, place: Target, word: str) -> Schedule:
-    """Find a schedule by its name, or by its id. Raises ScheduleNotFound."""
-    found = view.by_name(Schedule, place.name, word) or view.get(Schedule, word)
-    if found is None or place.namespace not in (None, found.namespace):
-        raise ScheduleNotFound(
-            f"there is no schedule {word}. Nothing was changed.", hint="See `holdfast schedules ls`.", schedule=word
-        )
-    return found
-
-
 def _found(word: str) -> Schedule:
     place = target()
     with place.look() as view:
-        return find_schedule(view, place, word)
+        return find_named(view, place, Schedule, word)
 
 
-def send(command: Command, done: str, *, dry_run: bool = False, create: bool = False) -> Any:
-    """Have one command done, or only decided, and say so. Raises its refusal."""
-    (outcome,) = target().send([command], dry_run=dry_run, create=create and not dry_run)
-    if isinstance(outcome, Refusal):
-        raise outcome.error()
-    say("Nothing was changed: --dry-run." if dry_run else done)
-    return outcome
-
-
-def tell_made(out: Output, job_id: JobId, *, dry_run: bool) -> None:
-    """Print the job that was made, or with `dry_run` would have been."""
-    record: Record = {"job_id": job_id, "created": not dry_run, **({"dry_run": True} if dry_run else {})}
-    out.record(record, lambda: [job_id])
+def _template(word: str) -> str:
+    place = target()
+    with place.look() as view:
+        return find_named(view, place, Template, word).template_id
 
 
 def _template_names(view: View) -> dict[str, str]:
@@ -173,8 +154,8 @@ def show_schedule(*, name: str, watch: float | None, output: str) -> None:
 
     def look(view: View, store: Store) -> Shown:
         del store
-        found, at = find_schedule(view, place, name), now()
-        fires = fires_to_come(found, at, schedulerows.SHOWN) if found.enabled else []
+        found, at = find_named(view, place, Schedule, name), now()
+        fires = schedulerows.to_come(found, at)
         names = _template_names(view)
         record = {
             **schedulerows.schedule_record(found),
@@ -232,8 +213,7 @@ def add(
     place = target()
     fields = _fields(chosen, "UTC")
     if template is not None:
-        with place.look() as view:
-            fields["template_id"] = find_template(view, place, template).template_id
+        fields["template_id"] = _template(template)
     new = NewSchedule(
         name=name,
         namespace=place.name,
@@ -245,19 +225,10 @@ def add(
     send(command, f"schedule {safe(name)} is made", dry_run=dry_run, create=True)
 
 
-def find_template(view: View, place: Target, word: str) -> Template:
-    """Find a template by its name, or by its id. Raises TemplateNotFound."""
-    found = view.by_name(Template, place.name, word) or view.get(Template, word)
-    if found is None or place.namespace not in (None, found.namespace):
-        raise TemplateNotFound(
-            f"there is no template {word}. Nothing was changed.", hint="See `holdfast templates ls`.", template=word
-        )
-    return found
-
-
 @schedules.command()
 @_name
 @click.option("--task", "job_type", help="The task its jobs run, instead of what they ran.")
+@click.option("--template", help="The template its jobs are made from, instead of what they ran.")
 @click.option("--rename", "new_name", metavar="NAME", help="Another name.")
 @click.option("--if-version", "version", type=int, help="Only if it still has this version.")
 @_definition
@@ -267,6 +238,7 @@ def update(
     *,
     name: str,
     job_type: str | None,
+    template: str | None,
     new_name: str | None,
     version: int | None,
     params: str | None,
@@ -280,6 +252,8 @@ def update(
         fields["param_overrides"] = payload_of(params)
     if job_type is not None:
         fields |= {"job_type": job_type, "template_id": None}
+    if template is not None:
+        fields |= {"job_type": job_type, "template_id": _template(template)}
     if new_name is not None:
         fields["name"] = new_name
     if not fields:
@@ -320,13 +294,13 @@ def backfill(*, name: str, since: str, until: str, backfill_id: str | None, yes:
     start, end = _moment("FROM", since, found.timezone), _moment("TO", until, found.timezone)
     times = backfill_times(found, start, end)
     say(f"{len(times)} fires of {safe(name)} between {start} and {end}")
+    chosen = new_id() if backfill_id is None else backfill_id
     if dry_run:
-        say("Nothing was changed: --dry-run.")
+        send(Backfill(schedule_id=found.schedule_id, backfill_id=chosen, since=start, until=end), "", dry_run=True)
         return
     confirm("Make the jobs of", times, yes=yes, noun="fire")
-    chosen = backfill_id or new_id()
     with target().writing() as engine:
-        count = backfill_all(engine, found, start, end, chosen)
+        count = backfill_all(engine, found, start, end, chosen, actor=actor())
     say(f"{count} jobs are made; --id {safe(chosen)}")
 
 

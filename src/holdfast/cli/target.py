@@ -1,7 +1,7 @@
 """Which store a command speaks to. Reading takes no lock and changes nothing; writing is refused while another has it.
 
-A `wal:` belongs to one process. Looking at it from outside folds its log anew, so a look is made only when its files
-have changed.
+A `dir:` or `wal:` belongs to one process. Looking at it from outside reads its files anew, so a look is made only when
+they have changed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from holdfast.stores.protocol import Store, View
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: How often the files of a `wal:` are looked at, in seconds: it rings no bell for other processes.
-WAL_PAUSE_S = 0.1
+#: Stores of one process → the directory in which every commit leaves its mark.
+_MARKED = {"dir": "data/feed", "wal": "log"}
+#: How often these marks are looked at, in seconds: such a store rings no bell for other processes.
+MARK_PAUSE_S = 0.1
 
 
 class Target(NamedTuple):
@@ -110,7 +112,7 @@ class Reader:
     @contextmanager
     def look(self) -> Iterator[View]:
         """Open a view of what is durable now."""
-        if self._where.scheme == "wal":
+        if self._where.scheme in _MARKED:
             found = self._fingerprint()
             if found != self._seen:
                 self.close()
@@ -120,26 +122,26 @@ class Reader:
 
     def wait(self, after: int, timeout: float | None) -> bool:
         """Return True when there may be an event above `after`, False when `timeout` seconds have passed."""
-        if self._where.scheme != "wal":
+        if self._where.scheme not in _MARKED:
             return self.store.wait(after, timeout)
         clock = SystemClock()
         deadline = None if timeout is None else clock.monotonic() + timeout
         pause = threading.Event()
         while True:
-            left = WAL_PAUSE_S if deadline is None else deadline - clock.monotonic()
+            left = MARK_PAUSE_S if deadline is None else deadline - clock.monotonic()
             if left <= 0:
                 return False
             # Also if something is there already: a busy log is not folded again and again without a rest.
-            pause.wait(min(left, WAL_PAUSE_S))
+            pause.wait(min(left, MARK_PAUSE_S))
             if self._fingerprint() != self._seen:
                 return True
 
     def _fingerprint(self) -> tuple[tuple[str, int, int], ...]:
-        """Give what changes with every commit of a `wal:`: the names, sizes and times of its log's files."""
-        if self._where.scheme != "wal":
+        """Give what changes with every commit of such a store: the names, sizes and times of some files."""
+        if self._where.scheme not in _MARKED:
             return ()
         try:
-            with os.scandir(Path(self._where.path) / "log") as found:
+            with os.scandir(Path(self._where.path) / _MARKED[self._where.scheme]) as found:
                 return tuple(sorted((file.name, (at := file.stat()).st_size, at.st_mtime_ns) for file in found))
         except FileNotFoundError:
             return ()
@@ -162,9 +164,9 @@ def existing(url: str) -> StoreUrl:
 
 
 def _is_there(where: StoreUrl) -> bool:
-    """Tell whether there is a store. Raises StoreFailed for a `wal:` that is a file."""
+    """Tell whether there is a store. Raises StoreFailed for a directory that is a file."""
     place = Path(where.path)
-    if where.scheme != "wal" or not place.exists():
+    if where.scheme not in _MARKED or not place.exists():
         return place.exists()
     if not place.is_dir():
         raise StoreFailed(
@@ -173,7 +175,11 @@ def _is_there(where: StoreUrl) -> bool:
             file=where.path,
         )
     # Opening would make a store in any directory; a log without its identity is one that is damaged.
-    return any((place / part).exists() for part in ("journal.json", "log"))
+    return any((place / part).exists() for part in _SIGNS[where.scheme])
+
+
+#: What is found in the directory of a store.
+_SIGNS = {"dir": ("holdfast.json", "data/tasks"), "wal": ("journal.json", "log")}
 
 
 def now() -> Timestamp:

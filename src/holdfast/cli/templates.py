@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from holdfast.cli import schedulerows
-from holdfast.cli.changing import actor, confirm, dry_run_option, yes_option
+from holdfast.cli.changing import actor, confirm, dry_run_option, send, tell_made, yes_option
+from holdfast.cli.ids import find_named
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
-from holdfast.cli.schedules import find_template, send, tell_made
 from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import Duration, Word, new_id, payload_of, tags_of
@@ -51,7 +51,7 @@ def _content(command: Any) -> Any:
 def _found(word: str) -> Template:
     place = target()
     with place.look() as view:
-        return find_template(view, place, word)
+        return find_named(view, place, Template, word)
 
 
 @click.group()
@@ -87,7 +87,7 @@ def show_template(*, name: str, watch: float | None, output: str) -> None:
 
     def look(view: View, store: Store) -> Shown:
         del store
-        found = find_template(view, place, name)
+        found = find_named(view, place, Template, name)
         return [schedulerows.template_record(found)], lambda: schedulerows.template_page(found)
 
     show(place, out, watch, look, key="name", one=True)

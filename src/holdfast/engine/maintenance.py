@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.rounds import fire_due
+from holdfast.engine.handmade import adopt
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
 from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
@@ -59,6 +60,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     #: Schedules may still be due: a round of firing lasts a moment.
     more: bool = False
     pruned: int = 0
+    #: Wishes that lay in hand-made files, fulfilled.
+    adopted: int = 0
     #: Events dropped from the feed.
     trimmed: int = 0
     #: Lines of runs, or files of them, and blobs that were forgotten.
@@ -70,7 +73,7 @@ def recover(engine: Engine) -> Report:
     ended = 0
     if not engine.store.promises.many_processes:
         ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
-    return Report(ended_sessions=ended, expired=_expire(engine))
+    return Report(ended_sessions=ended, expired=_expire(engine), adopted=adopt(engine))
 
 
 def end_dead_sessions(engine: Engine) -> int:

@@ -47,34 +47,38 @@ _LONG_NUMBER = re.compile(rb"\d{19}")
 _BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
-def pack(value: Any, field: str = "params", limit: int = MAX_BYTES) -> msgspec.Raw:
+def pack(value: Any, field: str = "params", limit: int = MAX_BYTES, around: int = 0) -> msgspec.Raw:
     """Encode plain Python values (dict, list, str, int, float, bool, None) as a payload.
+
+    `around` is the number of levels that may lie around a payload of full depth.
 
     Raises InvalidValue for anything JSON cannot give back as it was, PayloadTooLarge beyond `limit` bytes.
     """
-    _walk(value, field, 0)
+    _walk(value, field, -around)
     try:
         return _within(_encode(value), field, limit)
     except TypeError:  # a subclass of a plain type, or a mapping that is no dict
         raise InvalidValue(f"{field}: a value in it is not JSON; only plain types come back.", field=field) from None
 
 
-def admit(text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES) -> msgspec.Raw:
-    """Check JSON text from outside and give it back in compact form.
+def admit(
+    text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES, around: int = 0
+) -> msgspec.Raw:
+    """Check JSON text from outside and give it back in compact form; for `around` see `pack`.
 
     Raises InvalidValue or PayloadTooLarge, naming `field`; the text is then not stored.
     """
     _refuse_large(memoryview(text).nbytes, field, limit)
     raw = bytes(text)
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
-        _refuse_depth(raw, field)
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH + around:
+        _refuse_depth(raw, field, MAX_DEPTH + around)
     try:
         # What survives a round trip unchanged has no duplicate names, no odd numbers and no blanks. Nearly all does.
         if not _LONG_NUMBER.search(raw) and _encode(_decode(raw)) == raw:
             return msgspec.Raw(raw)
     except (ValueError, RecursionError):
         pass
-    return pack(_parse(raw, field), field, limit)
+    return pack(_parse(raw, field), field, limit, around)
 
 
 def admit_object(text: bytes | msgspec.Raw, field: str = "params") -> msgspec.Raw:
@@ -154,13 +158,13 @@ def _refuse_large(size: int, field: str, limit: int) -> None:
         )
 
 
-def _refuse_depth(raw: bytes, field: str) -> None:
+def _refuse_depth(raw: bytes, field: str, most: int) -> None:
     depth = 0
     for found in _BRACKET.finditer(raw):
         mark = found.group()
         if mark in b"[{":
             depth += 1
-            if depth > MAX_DEPTH:
+            if depth > most:
                 raise _too_deep(field)
         elif mark in b"]}":
             depth -= 1

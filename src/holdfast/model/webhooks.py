@@ -18,7 +18,7 @@ TEST_EVENT = "webhook.test"
 def _shown(struct: msgspec.Struct) -> str:
     """Write a struct for people and logs, without its secrets."""
     fields = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
-    told = (f"{name}={'…' if name == 'secrets' else repr(value)}" for name, value in fields)
+    told = (f"{name}={'…' if 'secret' in name else repr(value)}" for name, value in fields)
     return f"{type(struct).__name__}({', '.join(told)})"
 
 
@@ -57,6 +57,8 @@ class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     queues: tuple[str, ...] | None = None
     #: None leaves those it has.
     secrets: tuple[str, ...] | None = None
+    #: What it gets if it has none: it is new, and none was given.
+    made_secret: str | None = None
 
     __repr__ = _shown
 

@@ -221,7 +221,11 @@ def decide_probe(state: State, command: ProbeWebhook, now: Timestamp) -> Decisio
     webhook = state.get(Webhook, command.webhook_id)
     if webhook is None:
         return missing(command.webhook_id)
-    if state.get(Delivery, command.delivery_id) is not None:
+    found = state.get(Delivery, command.delivery_id)
+    if found is not None:
+        if (found.webhook_id, found.event) == (webhook.webhook_id, TEST_EVENT):  # sent again
+            held = () if found.claimed_until is None else (Claim(found.delivery_id, found.claimed_until),)
+            return answer(Claimed(claims=held))
         message = f"delivery {command.delivery_id} exists already. Nothing was changed."
         return deny(IdReused, message, delivery_id=command.delivery_id)
     until = later(now, CLAIM_S)

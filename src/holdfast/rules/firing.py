@@ -15,7 +15,7 @@ from holdfast.model.commands import Backfill, Fire, Trigger
 from holdfast.model.events import Event, JobCreated, JobSkipped, ScheduleFired, ScheduleMissed, SchedulePaused
 from holdfast.model.ids import JobId, RunId, uuid5
 from holdfast.model.jobs import Job
-from holdfast.model.outcomes import Backfilled, Enqueued, Fired, Submitted
+from holdfast.model.outcomes import Backfilled, Enqueued, Fired, Refusal, Submitted
 from holdfast.model.payloads import NULL, laid_over
 from holdfast.model.schedules import Overlap, Schedule
 from holdfast.model.templates import Template
@@ -25,7 +25,7 @@ from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import Drafts, draft
 from holdfast.rules.schedules import missing
 from holdfast.rules.state import State
-from holdfast.rules.templates import new_job
+from holdfast.rules.templates import find_template, new_job
 from holdfast.rules.timetable import Planned, due, nominal, plan
 
 replace = msgspec.structs.replace
@@ -60,6 +60,14 @@ def _job(drafts: Drafts, schedule: Schedule, job_id: JobId, params: msgspec.Raw 
         schedule_id=schedule.schedule_id,
         overlap=schedule.overlap.value,
     )
+
+
+def _closed(state: State, schedule: Schedule) -> Refusal | None:
+    """Say why the target makes no jobs any more, or None."""
+    if schedule.template_id is None:
+        return None
+    found = find_template(state, schedule.template_id)
+    return found if isinstance(found, Refusal) else None
 
 
 # --- by the timetable -------------------------------------------------------------------------------------------------
@@ -154,6 +162,9 @@ def decide_trigger(state: State, command: Trigger, now: Timestamp) -> Decision:
         if existing.schedule_id == schedule.schedule_id and existing.fire_at is None:
             return answer(Enqueued(jobs=(Submitted(existing.job_id, created=False),)))
         return deny(IdReused, f"job {existing.job_id} exists already. Nothing was stored.", job_id=existing.job_id)
+    closed = _closed(state, schedule)
+    if closed is not None:
+        return answer(closed)
     job = _job(Drafts(state, command, now), schedule, command.job_id, command.params)
     event = JobCreated(job=job, cmd=command.cmd, actor=command.actor)
     return answer(Enqueued(jobs=(Submitted(job.job_id, created=True),)), event)
@@ -177,6 +188,9 @@ def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision
     schedule = state.get(Schedule, command.schedule_id)
     if schedule is None:
         return missing(command.schedule_id)
+    closed = _closed(state, schedule)
+    if closed is not None:
+        return answer(closed)
     if command.until > now or command.since >= command.until:
         message = f"{command.since} to {command.until} is no time of the past. Nothing was changed."
         return deny(InvalidValue, message, hint="Give a time, and a later one up to now.", field="until")

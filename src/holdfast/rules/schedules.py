@@ -210,7 +210,7 @@ def _edit(
     fault = fault_in(state, edited)
     if fault is not None:
         return answer(fault)
-    retimed = any(name in _TIMES for name in given)
+    retimed = any(getattr(edited, name) != getattr(schedule, name) for name in _TIMES)
     # A one-off that is over was disabled by itself; with a new time it goes on.
     revived = retimed and not schedule.enabled and schedule.run_at is not None and _is_over(schedule)
     if (edited.enabled or revived) and retimed:

@@ -74,7 +74,9 @@ def decide_put_template(state: State, command: PutTemplate, now: Timestamp) -> D
         return deny(InvalidValue, f"{field}: {complaint}. Nothing was changed.", field=field)
     params = NULL if new.default_params == EMPTY else new.default_params
     found = state.by_name(Template, new.namespace, new.name)
-    if found is not None and found.template_id != command.template_id and not command.replace:
+    if found is not None and not command.replace:
+        if found.template_id == command.template_id:
+            return answer(Saved(id=found.template_id, version=1, created=True))  # sent again
         message = f"a template {new.name} exists already. Nothing was changed."
         return deny(InvalidOperation, message, hint="Update it, or choose another name.", template_id=found.template_id)
     same_id = state.get(Template, command.template_id)

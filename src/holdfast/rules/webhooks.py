@@ -66,7 +66,7 @@ def _problems(webhook: Webhook) -> Iterator[Problem]:
     for secret in webhook.secrets:
         if not _SECRET.fullmatch(secret):
             # Never repeated, not even in part.
-            yield "secret", f"must have {SHORTEST}-{LONGEST} visible ASCII characters; it has {len(secret)} in all"
+            yield "secret", f"must have {SHORTEST}-{LONGEST} ASCII characters, none of them blank; it has {len(secret)}"
 
 
 def missing(webhook_id: str) -> Decision:
@@ -89,7 +89,7 @@ def decide_put_webhook(state: State, command: PutWebhook, now: Timestamp) -> Dec
             namespace=new.namespace,
             events=new.events,
             queues=new.queues,
-            secrets=new.secrets or (),
+            secrets=(new.made_secret,) if new.secrets is None and new.made_secret is not None else new.secrets or (),
         )
         fault = fault_in(webhook, command.allow)
         if fault is not None:

@@ -11,6 +11,7 @@ process; any number of readers. After a failed commit every call raises `StoreFa
 Beside its records a store keeps content and soft knowledge (`beside`): blobs, lines of runs, workers, sessions.
 
 - `memory:` tables in this process; the model for all others.
+- `dir:` the same tables, one readable file a record; one intent file per batch.
 - `wal:` the same tables, folded from a journal; one fsync per batch.
 - `sqlite:` one table a kind of record, many processes on one file; one transaction per batch.
 """

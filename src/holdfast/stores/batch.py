@@ -53,6 +53,13 @@ class BatchTables(Tables):
             self.put(kind, key, record)
         self.seq, self.ts = stamp
 
+    def changed(self) -> dict[tuple[type[Record], Key], Record | None]:
+        """Give what the batch has changed so far, each with what was there before it."""
+        before: dict[tuple[type[Record], Key], Record | None] = {}
+        for kind, key, record in self._undo:
+            before.setdefault((kind, key), record)
+        return before
+
     def undo(self) -> None:
         """Take the whole batch back, newest first."""
         self._undo_to(0)

@@ -1,4 +1,4 @@
-"""Opening a store by its URL, the only configuration there is: `memory:`, `wal:PATH`, `sqlite:PATH`.
+"""Opening a store by its URL, the only configuration there is: `memory:`, `dir:PATH`, `wal:PATH`, `sqlite:PATH`.
 
 Stores are imported when asked for, so that a program pays only for the one it uses.
 """
@@ -16,6 +16,7 @@ from holdfast.stores.protocol import Store
 #: Scheme → option → its values.
 _OPTIONS = {
     "memory": {},
+    "dir": {"network": ("refuse", "allow")},
     "wal": {"network": ("refuse", "allow"), "durability": ("sync", "relaxed")},
     "sqlite": {"network": ("refuse", "allow")},
 }
@@ -41,7 +42,7 @@ def parse_url(url: str) -> StoreUrl:
     if not colon or scheme not in _OPTIONS:
         raise InvalidValue(
             f"{url!r} is not a store URL.",
-            hint="Use memory:, wal:PATH or sqlite:PATH, for example sqlite:jobs.db.",
+            hint="Use memory:, dir:PATH, wal:PATH or sqlite:PATH, for example sqlite:jobs.db.",
             url=url,
         )
     if bool(path) == (scheme == "memory") or not _can_be_path(path):
@@ -73,6 +74,10 @@ def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) 
             from holdfast.stores.memory import MemoryStore  # noqa: PLC0415 - only what is used is imported
 
             return MemoryStore(clock=clock)
+        case "dir":
+            from holdfast.stores.dir import DirStore  # noqa: PLC0415 - the same
+
+            return DirStore.open(where.path, clock=clock, network=where.network, readonly=readonly)
         case "wal":
             from holdfast.journal import JournalOptions  # noqa: PLC0415 - the same
             from holdfast.stores.wal import WalStore  # noqa: PLC0415 - the same

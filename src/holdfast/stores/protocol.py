@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.ids import JobId
@@ -272,6 +273,36 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish and let go. Calling it again does nothing."""
+        ...
+
+
+class Wish(NamedTuple):
+    """What somebody meant by what they did to a file."""
+
+    #: None if nothing was meant, and the file is as it was: what waited for it waits no longer.
+    command: Command | None
+    #: Which one, for messages.
+    file: str
+
+
+@runtime_checkable
+class HandMade(Protocol):
+    """A store whose files people may write, edit and move; what they mean is decided as commands."""
+
+    def wishes(self, new_id: Callable[[], str]) -> Sequence[Wish]:
+        """Look for what people did since the last look, and give what they wish.
+
+        - What needs no deciding was done on the way: a file put back, or set aside.
+        - Each wish is answered by `granted` or `refused` before the next look.
+        """
+        ...
+
+    def granted(self, wish: Wish) -> None:
+        """Hear that the wish was fulfilled; nothing of it is left lying afterwards."""
+        ...
+
+    def refused(self, wish: Wish, reason: str) -> None:
+        """Hear that it was not; what asked for it is set aside or put back as it was."""
         ...
 
 

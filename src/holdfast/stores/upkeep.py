@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import InvalidOperation, StoreDamaged
+from holdfast.errors import InvalidOperation, InvalidValue, StoreDamaged
 from holdfast.journal import Journal, JournalOptions
 from holdfast.journal.repair import Problem
 from holdfast.model.schedules import Schedule
@@ -51,24 +51,37 @@ def check(url: str, *, clock: Clock | None = None) -> list[Finding]:
         return [finding(Problem.of(damage))]
     try:
         # What is damaged comes first: its schedules may not be what they seem.
-        return store.check() or _ahead(store, now)
+        return store.check() or _silent(store, now)
     finally:
         store.close()
 
 
-def _ahead(store: Store, now: Timestamp) -> list[Finding]:
-    """Name the schedules that fired by a clock that had run ahead, and are silent until it is as late as that."""
+def _silent(store: Store, now: Timestamp) -> list[Finding]:
+    """Name the schedules that will not fire although they are enabled."""
     with store.read() as view:
-        return [
-            Finding(
-                code="schedule_ahead",
-                message=f"schedule {schedule.name} passes over its fires from {missed} on: the clock had run ahead.",
-                remedy=f"Run `holdfast schedules reset {schedule.name}`.",
-                id=schedule.schedule_id,
-            )
-            for schedule in view.all(Schedule)
-            if (missed := passes_over(schedule, later(now, SLACK_S))) is not None
-        ]
+        found = [_silence(schedule, now) for schedule in view.all(Schedule)]
+    return [finding for finding in found if finding is not None]
+
+
+def _silence(schedule: Schedule, now: Timestamp) -> Finding | None:
+    try:
+        missed = passes_over(schedule, later(now, SLACK_S))
+    except InvalidValue as problem:
+        return Finding(
+            code="schedule_unplannable",
+            message=f"schedule {schedule.name} cannot be planned here, and is paused when it is due: {problem.message}",
+            remedy=f"Update the zones of this machine, or run `holdfast schedules update {schedule.name}`.",
+            id=schedule.schedule_id,
+        )
+    if missed is None:
+        return None
+    # It fired by a clock that had run ahead, and says nothing until the right one is as late as that.
+    return Finding(
+        code="schedule_ahead",
+        message=f"schedule {schedule.name} passes over its fires from {missed} on: the clock had run ahead.",
+        remedy=f"Run `holdfast schedules reset {schedule.name}`.",
+        id=schedule.schedule_id,
+    )
 
 
 def plan_repair(url: str, *, accept_snapshot: bool = False) -> Plan:

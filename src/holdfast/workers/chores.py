@@ -1,6 +1,7 @@
 """Chores: what a pump does beside moving work, at the moments it is awake anyway or a chore is due.
 
-Lines are written, the roster is told, wishes are heard, dead neighbours are noticed. None of it can fail a run.
+Lines are written, the roster is told, wishes are heard, dead neighbours are noticed, deliveries are begun, files that
+people left are looked at. None of it can fail a run.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from holdfast.engine.engine import Engine
 from holdfast.model.ids import RunId
 from holdfast.model.workers import Wish
 from holdfast.workers.assignments import Assignment
+from holdfast.workers.inbox import Inbox
 from holdfast.workers.neighbours import Neighbours
 from holdfast.workers.notes import RunNotes
 from holdfast.workers.presence import Presence
 from holdfast.workers.scribe import FLUSH_S, StoreScribe
+from holdfast.workers.webhooks.courier import Courier
+from holdfast.workers.webhooks.sending import TOTAL_S
 
 #: Seconds between two questions for a wish.
 WISH_S = 1.0
@@ -24,10 +28,18 @@ _NEVER = float("inf")
 class Chores:
     """The chores of one worker. Used by its pump alone, but for `notes`, `hear` and what they lead to."""
 
-    def __init__(self, engine: Engine, poke: Callable[[], None], presence: Presence | None = None) -> None:
-        """Do them for a worker, which shows itself by `presence` if at all; `poke` wakes its pump."""
+    def __init__(
+        self,
+        engine: Engine,
+        poke: Callable[[], None],
+        presence: Presence | None = None,
+        courier: Courier | None = None,
+    ) -> None:
+        """Do them for a worker, which shows itself by `presence` and sends by `courier`; `poke` wakes its pump."""
         self._presence = presence
+        self._courier = courier
         self.neighbours = Neighbours(engine)
+        self._inbox = Inbox(engine)
         self._poke = poke
         self._scribe = StoreScribe(engine.store, lambda: engine.look().now, poke)
         self._flushed_at = self._asked_at = 0.0
@@ -63,10 +75,13 @@ class Chores:
             self._scribe.flush()
         if self._presence is not None:
             self._presence.note_if_due(held, now)
+        if self._courier is not None:
+            self._courier.run(now)
         if held and now >= self._asked_at + WISH_S:
             self._asked_at = now
             self.hear()
-        return self.neighbours.look(now)
+        found = self._inbox.look(now)
+        return self.neighbours.look(now) or found
 
     def hear(self) -> None:
         """Ask for a wish. Called by the watcher while the pump sleeps."""
@@ -79,4 +94,26 @@ class Chores:
         """Give when something is due (monotonic)."""
         flush_at = self._flushed_at + FLUSH_S if self._scribe.has_lines else _NEVER
         note_at = _NEVER if self._presence is None else self._presence.due_at(is_busy=is_busy)
-        return min(flush_at, note_at, self.neighbours.look_at)
+        send_at = _NEVER if self._courier is None else self._courier.due_at
+        return min(flush_at, note_at, send_at, self.neighbours.look_at, self._inbox.look_at)
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    def expect_delivery(self, at: float) -> None:
+        """Hear when the next delivery is due (monotonic)."""
+        if self._courier is not None:
+            self._courier.due_at = at
+
+    def is_sending(self, now: float) -> bool:
+        """Tell whether a delivery is due or on its way."""
+        return self._courier is not None and (self._courier.due_at <= now or not self._courier.is_idle)
+
+    def hurry(self) -> None:
+        """Wait for nothing any more."""
+        if self._courier is not None:
+            self._courier.hurry()
+
+    def close(self) -> None:
+        """Begin no more deliveries, and let those on their way arrive."""
+        if self._courier is not None:
+            self._courier.close(TOTAL_S)

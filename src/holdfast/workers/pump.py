@@ -140,6 +140,7 @@ class Pump:
     def hurry(self) -> None:
         """Wait for nothing any more."""
         self._hurry = True
+        self._chores.hurry()
         self.drain(0)
 
     def _stir(self) -> None:
@@ -185,7 +186,7 @@ class Pump:
         self._collect(now)
         running = self._slots.held()
         if self._chores.run(now, running):
-            self._looked = False
+            self._looked, self._fruitless = False, -1
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
         room = self._room() if self._hope else 0
         if not (self._outbox or renewals or room):
@@ -374,7 +375,7 @@ class Pump:
             self.look()
             if self._hope and room:
                 return
-        if self._until_idle and self._looked and self._slots.is_quiet() and self._delayed_at > now:
+        if self._until_idle and self._is_idle(now):
             self.drain(0)
             return
         wake_at = self._wake_at(room)
@@ -384,6 +385,11 @@ class Pump:
         self._watcher.disarm()
         if room and self._delayed_at <= self._now():
             self._hope, self._delayed_at = True, _NEVER
+
+    def _is_idle(self, now: float) -> bool:
+        """Tell whether nothing runs, is due or is on its way."""
+        quiet = self._looked and self._slots.is_quiet() and self._delayed_at > now
+        return quiet and not self._chores.is_sending(now)
 
     def look(self) -> None:
         """See what there is: work, its times, and whether what runs here may go on."""
@@ -407,6 +413,7 @@ class Pump:
                 # No event may ever come: a rate opens by time alone.
                 waits.append(next_opening(view, scope.namespace, scope.queues, at))
             first = next_of(view, TICKING)
+            owed = view.next_due(Lane.DELIVERY)
             running = self._slots.held()
             self._unseen = bool(running) and now < self._look_at
             if not self._unseen:
@@ -416,6 +423,7 @@ class Pump:
         self._hope = not room or (bool(ready) and self._seq != self._fruitless)
         self._delayed_at = _in_monotonic(min((when for when in waits if when is not None), default=None), at, now)
         self._tick_at = max(_in_monotonic(first, at, now), now + LOOK_S if first is not None and first <= at else now)
+        self._chores.expect_delivery(_in_monotonic(owed, at, now))
         for one, job in held:
             if job is None or job.token != one.grant.token:
                 one.renew_at = now  # the authority tells what became of it

@@ -1,8 +1,8 @@
 """A worker: its pump, its slots and its runners, from start to a clean end.
 
 Shutdown, in order: lease no more and give back what has not begun; let handlers end within the grace; ask the rest to
-stop; release what is left, so that others take over without waiting for a lease to lapse; write the last lines, leave
-the roster. A second signal skips the waiting.
+stop; release what is left, so that others take over without waiting for a lease to lapse; let deliveries that are on
+their way arrive; write the last lines, leave the roster. A second signal skips the waiting.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Self
 
@@ -20,6 +20,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidOperation
 from holdfast.model.commands import Retention
 from holdfast.model.workers import Wish, WorkerInfo
+from holdfast.rules.addresses import Network
 from holdfast.version import __version__
 from holdfast.workers import capture
 from holdfast.workers.assignments import Stop
@@ -34,6 +35,8 @@ from holdfast.workers.runners.threads import ThreadRunner
 from holdfast.workers.slots import Slots
 from holdfast.workers.strangers import strangers
 from holdfast.workers.tasks import Isolation, Registry
+from holdfast.workers.webhooks.courier import Courier
+from holdfast.workers.webhooks.sending import Sender
 
 #: Seconds that handlers have to end by themselves when the worker is asked to stop.
 GRACE_S = 30.0
@@ -54,6 +57,7 @@ class Worker:
         namespace: str = "",
         name: str = "",
         retention: Retention | None = None,
+        webhook_allow: Sequence[Network] = (),
         until_idle: bool = False,
         kill_after_s: float = KILL_AFTER_S,
     ) -> None:
@@ -89,7 +93,8 @@ class Worker:
         self._engine = engine
         self._scope = scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
         self.presence = Presence(engine, me)
-        self._chores = Chores(engine, self.slots.poke, self.presence)
+        courier = Courier(engine, Sender(allow=webhook_allow), self.slots.poke)
+        self._chores = Chores(engine, self.slots.poke, self.presence, courier)
         self._chores.grant = self._follow
         self.pump = Pump(engine, self.slots, scope, retention or Retention(), self._chores, until_idle=until_idle)
         self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)
@@ -122,8 +127,10 @@ class Worker:
             for held in self.slots.held():
                 held.ask_to_stop(Stop.LOST)
                 self.slots.stop(held)
+            self._chores.hurry()
         finally:
             self.slots.close()
+            self._chores.close()
             self._chores.flush()
             self.presence.leave()
             capture.end()

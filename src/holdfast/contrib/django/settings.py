@@ -84,7 +84,7 @@ def findings(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
     if scheme == "memory":
         hint = "Use sqlite:PATH to keep them."
         yield checks.Warning("memory: loses its tasks with the process.", hint=hint, id="holdfast.W001")
-    elif scheme == "wal":
+    elif scheme in ("dir", "wal"):
         hint = "Use sqlite:PATH, which many processes share."
         message = f"{url} belongs to one process; a worker beside the server would be refused."
         yield checks.Warning(message, hint=hint, id="holdfast.W002")

@@ -329,6 +329,15 @@ SELECT {jobs} FROM jobs INDEXED BY ix_jobs_turn
 WHERE group_id = ? AND (status = 'QUEUED' OR status = 'RUNNING') AND sequence_number IS NOT NULL
 ORDER BY sequence_number LIMIT 1;
 
+-- name: misplaced_turns
+-- Members that wait although it is their turn, or do not wait although it is another's.
+SELECT job_id FROM jobs JOIN job_groups USING (group_id)
+WHERE sequence_number IS NOT NULL AND (waits IS NOT NULL) <> (
+  jobs.status = 'QUEUED' AND mode = 'sequential' AND EXISTS (
+    SELECT 1 FROM jobs AS before INDEXED BY ix_jobs_turn
+    WHERE before.group_id = jobs.group_id AND (before.status = 'QUEUED' OR before.status = 'RUNNING')
+      AND before.sequence_number IS NOT NULL AND before.sequence_number < jobs.sequence_number));
+
 -- name: insert_plain_job
 -- A new job without any of the options that are null by default: most are, and every parameter costs.
 INSERT INTO jobs (

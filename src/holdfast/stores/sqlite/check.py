@@ -42,7 +42,7 @@ def findings(db: sqlite3.Connection, path: str) -> list[Finding]:
     """List what is wrong with one state of the database."""
     found: list[Finding] = []
     db.execute("BEGIN")
-    for step in (_pages, _references, _sums, _blobs, _chain, _invariants):
+    for step in (_pages, _references, _sums, _turns, _blobs, _chain, _invariants):
         try:
             found.extend(step(db, path))
         except sqlite3.Error as error:
@@ -84,6 +84,12 @@ def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
                 name = str(fields[0]) if kind not in ("queue", "held key") else f"{fields[0]}/{fields[1]}"
                 message = f"{path}: the {kind} {name} is not what was written: its sum differs."
                 yield Finding(code="row_sum", message=message, remedy=_RESTORE, file=path, id=name)
+
+
+def _turns(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+    for (job_id,) in db.execute(SQL["misplaced_turns"]):
+        message = f"{path}: the member {job_id} waits for its turn in a group, or does not, against what the group says."
+        yield Finding(code="turn", message=message, remedy=_RESTORE, file=path, id=job_id)
 
 
 def _blobs(db: sqlite3.Connection, path: str) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from holdfast.testing.conformance.concurrency import Concurrency
 from holdfast.testing.conformance.edits import Edits
 from holdfast.testing.conformance.endings import Endings
 from holdfast.testing.conformance.feed import Feed, Wait
+from holdfast.testing.conformance.groups import GroupEnds, Groups
 from holdfast.testing.conformance.harness import Harness, Topic
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import Leases
@@ -32,10 +33,12 @@ from holdfast.testing.conformance.pause import Pause
 from holdfast.testing.conformance.queries import Queries
 from holdfast.testing.conformance.reopening import Reopening
 from holdfast.testing.conformance.reports import Reports, StateTable
+from holdfast.testing.conformance.reservations import DirectRuns, Reservations
 from holdfast.testing.conformance.retention import Keeping
 from holdfast.testing.conformance.retry import ManualRetries, Retries
 from holdfast.testing.conformance.schedules import Fires, Late, Overlaps, Templates, Wishes
 from holdfast.testing.conformance.ttl import LatestStart
+from holdfast.testing.conformance.webhooks import Deliveries, Owed, Webhooks
 
 __all__ = [
     "Atomicity",
@@ -45,11 +48,15 @@ __all__ = [
     "Conformance",
     "Contents",
     "DeadProcesses",
+    "Deliveries",
+    "DirectRuns",
     "Edits",
     "Endings",
     "Expiry",
     "Feed",
     "Fires",
+    "GroupEnds",
+    "Groups",
     "Harness",
     "Keeping",
     "Keys",
@@ -63,15 +70,18 @@ __all__ = [
     "ManualRetries",
     "Order",
     "Overlaps",
+    "Owed",
     "Pause",
     "Queries",
     "Reopening",
     "Reports",
+    "Reservations",
     "Retries",
     "StateTable",
     "Templates",
     "Topic",
     "Wait",
+    "Webhooks",
     "Wishes",
     "Workers",
 ]
@@ -99,6 +109,13 @@ class Conformance(
     Overlaps,
     Wishes,
     Templates,
+    Groups,
+    GroupEnds,
+    Webhooks,
+    Owed,
+    Deliveries,
+    Reservations,
+    DirectRuns,
     Keeping,
     Feed,
     Wait,

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from holdfast.model.commands import (
     Bury,
     Cancel,
+    CancelGroup,
+    ClaimDeliveries,
     Command,
     Complete,
+    CreateGroup,
+    DeleteWebhook,
+    EndDelivery,
     EndSession,
     EndSessions,
     Enqueue,
@@ -23,18 +29,29 @@ from holdfast.model.commands import (
     Normalize,
     PauseDispatch,
     PauseQueue,
+    ProbeWebhook,
     Prune,
+    PutWebhook,
+    Redeliver,
     Release,
+    ReleaseReservation,
+    RenewReservation,
+    Reserve,
     ResumeDispatch,
     ResumeQueue,
     Retention,
     Retry,
+    RotateSecret,
     SetQueue,
     Snooze,
+    StartDirect,
     Update,
+    UpdateWebhook,
 )
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import JobId
+from holdfast.model.outcomes import Claim, Claimed
+from holdfast.model.webhooks import NewWebhook, WebhookChanges
 from holdfast.testing.conformance.harness import Harness, new_job
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
@@ -155,9 +172,37 @@ def _resume_dispatch(h: Harness) -> Command:
     return ResumeDispatch(cmd="x")
 
 
+def _reserve(h: Harness) -> Command:
+    h.ask(Reserve(reservation_id="old", queue="default", reserved_by="me"))
+    h.advance(60)
+    return Reserve(cmd="x", reservation_id="r", queue="default", reserved_by="me")
+
+
+def _reserved(h: Harness) -> None:
+    h.ask(Reserve(reservation_id="r", queue="default", reserved_by="me"))
+
+
+def _renew_reservation(h: Harness) -> Command:
+    _reserved(h)
+    h.advance(20)
+    return RenewReservation(cmd="x", reservation_id="r")
+
+
+def _release_reservation(h: Harness) -> Command:
+    _reserved(h)
+    return ReleaseReservation(cmd="x", reservation_id="r")
+
+
+def _start_direct(h: Harness) -> Command:
+    _reserved(h)
+    return StartDirect(cmd="x", reservation_id="r", job=new_job("a", key="k"), worker_id="here")
+
+
 def _expire(h: Harness) -> Command:
-    h.enqueue("a")
-    h.take()
+    _reserved(h)
+    h.advance(31)
+    h.enqueue("a", queue="other")
+    h.take(queues=("other",))
     h.enqueue("b", ttl_s=10)
     h.advance(30)
     return Expire(cmd="x")
@@ -178,6 +223,103 @@ def _end_session(h: Harness) -> Command:
 def _prune(h: Harness) -> Command:
     h.enqueue("a")
     h.ask(Cancel(job_id=A))
+    h.advance(10)
+    return Prune(cmd="x", retention=Retention(done_s=1, failed_s=1))
+
+
+def webhook(h: Harness, webhook_id: str = "hook", **fields: Any) -> None:
+    """Make a webhook that wants everything, unless told otherwise."""
+    new = NewWebhook(**{"url": "https://receiver.example/hook", "secrets": ("a-secret-of-ours",), **fields})
+    h.ask(PutWebhook(webhook_id=webhook_id, webhook=new))
+
+
+def _owe(h: Harness) -> None:
+    webhook(h)
+    h.enqueue("a")
+    h.complete(h.take())
+
+
+def _claim_one(h: Harness) -> Claim:
+    outcome = h.ask(ClaimDeliveries())
+    assert isinstance(outcome, Claimed)
+    return outcome.claims[0]
+
+
+def _fail_with_webhook(h: Harness) -> Command:
+    webhook(h)
+    return _fail_in_chain(h)
+
+
+def _put_webhook(h: Harness) -> Command:
+    del h
+    new = NewWebhook(url="https://receiver.example/", secrets=("a-secret-of-ours",))
+    return PutWebhook(cmd="x", webhook_id="hook", webhook=new)
+
+
+def _update_webhook(h: Harness) -> Command:
+    webhook(h)
+    return UpdateWebhook(cmd="x", webhook_id="hook", changes=WebhookChanges(enabled=False))
+
+
+def _rotate_secret(h: Harness) -> Command:
+    webhook(h)
+    return RotateSecret(cmd="x", webhook_id="hook", secret="another-secret")  # noqa: S106 - no one's
+
+
+def _delete_webhook(h: Harness) -> Command:
+    webhook(h)
+    return DeleteWebhook(cmd="x", webhook_id="hook")
+
+
+def _probe_webhook(h: Harness) -> Command:
+    webhook(h)
+    return ProbeWebhook(cmd="x", webhook_id="hook", delivery_id="d")
+
+
+def _claim_deliveries(h: Harness) -> Command:
+    _owe(h)
+    return ClaimDeliveries(cmd="x")
+
+
+def _end_delivery(h: Harness) -> Command:
+    _owe(h)
+    claim = _claim_one(h)
+    return EndDelivery(cmd="x", delivery_id=claim.delivery_id, claimed_until=claim.claimed_until, status=500)
+
+
+def _redeliver(h: Harness) -> Command:
+    _owe(h)
+    claim = _claim_one(h)
+    h.ask(EndDelivery(delivery_id=claim.delivery_id, claimed_until=claim.claimed_until, status=200))
+    return Redeliver(cmd="x", delivery_id=claim.delivery_id)
+
+
+def _prune_deliveries(h: Harness) -> Command:
+    _redeliver(h)
+    h.advance(10)
+    return Prune(cmd="x", retention=Retention(deliveries_s=1))
+
+
+def _create_group(h: Harness) -> Command:
+    h.enqueue("a")
+    return CreateGroup(cmd="x", group_id="g", members=(new_job("b"), A, new_job("c")), callback=new_job("z"))
+
+
+def _fail_in_group(h: Harness) -> Command:
+    h.ask(_create_group(h))
+    return Fail(cmd="x", job_id=B, token=h.take().token, error="boom", fatal=True)
+
+
+def _cancel_group(h: Harness) -> Command:
+    h.ask(_create_group(h))
+    h.take()
+    return CancelGroup(cmd="y", group_id="g", running=True, reason="no")
+
+
+def _prune_group(h: Harness) -> Command:
+    h.ask(_create_group(h))
+    h.ask(CancelGroup(group_id="g"))
+    h.complete(h.take())
     h.advance(10)
     return Prune(cmd="x", retention=Retention(done_s=1, failed_s=1))
 
@@ -205,8 +347,26 @@ SAMPLES: dict[str, Callable[[Harness], Command]] = {
     "resume queue": _resume_queue,
     "pause dispatch": _pause_dispatch,
     "resume dispatch": _resume_dispatch,
+    "reserve": _reserve,
+    "renew reservation": _renew_reservation,
+    "release reservation": _release_reservation,
+    "start direct": _start_direct,
     "expire": _expire,
     "end sessions": _end_sessions,
     "end one session": _end_session,
     "prune": _prune,
+    "create group": _create_group,
+    "fail in a group": _fail_in_group,
+    "cancel group": _cancel_group,
+    "prune group": _prune_group,
+    "fail with a webhook": _fail_with_webhook,
+    "put webhook": _put_webhook,
+    "update webhook": _update_webhook,
+    "rotate secret": _rotate_secret,
+    "delete webhook": _delete_webhook,
+    "probe webhook": _probe_webhook,
+    "claim deliveries": _claim_deliveries,
+    "end delivery": _end_delivery,
+    "redeliver": _redeliver,
+    "prune deliveries": _prune_deliveries,
 }

@@ -19,7 +19,7 @@ from holdfast.testing.conformance.harness import Harness, Topic, new_job, told
 THREADS = 8
 
 
-def _at_once(count: int, work: Callable[[int], None]) -> None:
+def at_once(count: int, work: Callable[[int], None]) -> None:
     """Run `work` in `count` threads that start together; raise what any of them raised."""
     gate = threading.Barrier(count)
 
@@ -52,7 +52,7 @@ class Concurrency(Topic):
         for turn in range(10):
             harness.enqueue(f"j{turn}")
             got: list[tuple[str, ...]] = []
-            _at_once(THREADS, lambda number, got=got: got.append(tuple(_lease(harness.engine, number))))  # type: ignore[misc]  # bound now, called now
+            at_once(THREADS, lambda number, got=got: got.append(tuple(_lease(harness.engine, number))))  # type: ignore[misc]  # bound now, called now
             assert sorted(got, reverse=True) == [(f"j{turn}",)] + [()] * (THREADS - 1)
 
     def test_of_many_openings_that_lease_one_job_one_gets_it(self, harness: Harness) -> None:
@@ -60,7 +60,7 @@ class Concurrency(Topic):
         for turn in range(10):
             harness.enqueue(f"j{turn}")
             got: list[tuple[str, ...]] = []
-            _at_once(4, lambda number, got=got: got.append(tuple(_lease(engines[number], number))))  # type: ignore[misc]  # the same
+            at_once(4, lambda number, got=got: got.append(tuple(_lease(engines[number], number))))  # type: ignore[misc]  # the same
             assert sorted(got, reverse=True) == [(f"j{turn}",), (), (), ()]
 
     def test_everything_many_threads_submit_is_there_once(self, harness: Harness) -> None:
@@ -70,7 +70,7 @@ class Concurrency(Topic):
                 assert isinstance(outcome, Enqueued)
                 assert outcome.jobs[0].created
 
-        _at_once(THREADS, submit)
+        at_once(THREADS, submit)
         with harness.engine.read() as view:
             jobs = list(view.all(Job))
         assert {job.job_id for job in jobs} == {f"{n}-{turn}" for n in range(THREADS) for turn in range(25)}
@@ -85,7 +85,7 @@ class Concurrency(Topic):
             assert isinstance(outcome, Enqueued)
             created.append(outcome.jobs[0].created)
 
-        _at_once(THREADS, submit)
+        at_once(THREADS, submit)
         assert Counter(created) == {True: 1, False: THREADS - 1}
         assert harness.kinds() == ["job:created"]
 
@@ -97,7 +97,7 @@ class Concurrency(Topic):
             assert isinstance(outcome, Enqueued)
             holders.append(outcome.jobs[0].job_id)
 
-        _at_once(THREADS, submit)
+        at_once(THREADS, submit)
         assert len(set(holders)) == 1
         assert len(harness.kinds()) == 1
 
@@ -111,20 +111,20 @@ class Concurrency(Topic):
             assert isinstance(outcome, Reported)
             replies.append(outcome)
 
-        _at_once(THREADS, report)
+        at_once(THREADS, report)
         (heir,) = harness.heirs("a")
         assert heir.retry_kind is RetryKind.AUTO
         assert {reply.successor for reply in replies} == {heir.job_id}
         assert sorted(reply.duplicate for reply in replies) == [False] + [True] * (THREADS - 1)
 
-    def test_completion_and_failure_at_once_end_in_one_of_them(self, harness: Harness) -> None:
+    def test_completion_and_failureat_once_end_in_one_of_them(self, harness: Harness) -> None:
         for turn in range(10):
             job_id = JobId(f"j{turn}")
             harness.enqueue(job_id, max_attempts=1)
             token = harness.take().token
             reports = [Complete(job_id=job_id, token=token), Fail(job_id=job_id, token=token, error="x")]
             outcomes: list[object] = []
-            _at_once(2, lambda number, r=reports, o=outcomes: o.append(harness.engine.submit(r[number])))  # type: ignore[misc]  # the same
+            at_once(2, lambda number, r=reports, o=outcomes: o.append(harness.engine.submit(r[number])))  # type: ignore[misc]  # the same
             assert sorted(isinstance(outcome, Refusal) for outcome in outcomes) == [False, True]
             (run,) = harness.runs(job_id)
             assert str(run.status) == str(harness.status(job_id))
@@ -132,7 +132,7 @@ class Concurrency(Topic):
     def test_many_workers_finish_everything_and_run_nothing_twice(self, harness: Harness) -> None:
         harness.enqueue_many(*(new_job(f"j{number}") for number in range(200)))
         seen: list[tuple[str, int]] = []
-        _at_once(THREADS, lambda number: _drain(harness.engine, f"w{number}", seen))
+        at_once(THREADS, lambda number: _drain(harness.engine, f"w{number}", seen))
         assert Counter(job_id for job_id, _ in seen) == {f"j{number}": 1 for number in range(200)}
         assert len({token for _, token in seen}) == 200
 
@@ -140,7 +140,7 @@ class Concurrency(Topic):
         engines = [harness.engine, *(harness.second() for _ in range(3))]
         harness.enqueue_many(*(new_job(f"j{number}") for number in range(60)))
         seen: list[tuple[str, int]] = []
-        _at_once(4, lambda number: _drain(engines[number], f"w{number}", seen))
+        at_once(4, lambda number: _drain(engines[number], f"w{number}", seen))
         assert Counter(job_id for job_id, _ in seen) == {f"j{number}": 1 for number in range(60)}
         assert len({token for _, token in seen}) == 60
 

@@ -1,0 +1,106 @@
+"""Checking: every file against what is known of it, every line of the feed, every invariant. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from holdfast.journal.fs import FS
+from holdfast.model.jobs import Job
+from holdfast.model.records import key_of
+from holdfast.rules.invariants import violations
+from holdfast.stores.beside.check import missing_blobs
+from holdfast.stores.beside.protocol import Blobs
+from holdfast.stores.dir import feed, jobfile, kinds
+from holdfast.stores.dir.jobfile import JobFile
+from holdfast.stores.dir.kinds import INTENT, STATE_OF, STATES
+from holdfast.stores.dir.names import DRAFT, is_share, name_of, stem_of
+from holdfast.stores.dir.opening import Opened
+from holdfast.stores.dir.places import is_in
+from holdfast.stores.dir.reader import Irregular, text_at
+from holdfast.stores.dir.text import Unreadable
+from holdfast.stores.dir.writing import path_of
+from holdfast.stores.protocol import Finding
+
+
+def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, compare: bool) -> list[Finding]:
+    """List what is wrong. With `compare` nobody else writes, and each file must say what the tables say."""
+    tables = opened.tables
+    tables.read_all()
+    found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(tables)]
+    found += missing_blobs(blobs, list(tables.named()))
+    found += _feed_faults(fs, opened, last)
+    if compare:
+        found += _job_files(fs, opened)
+        found += _record_files(fs, opened)
+    found += [
+        Finding(
+            code="quarantined",
+            message=f"{aside.reason}",
+            remedy=f"Mend data/quarantine/{aside.name}.json and run `holdfast store repair dir:{root}`, or remove it.",
+            file=f"data/quarantine/{aside.name}.json",
+        )
+        for aside in opened.quarantine.all()
+    ]
+    return found
+
+
+def _feed_faults(fs: FS, opened: Opened, last: int) -> Iterator[Finding]:
+    firsts = opened.feed.firsts
+    for first, following in pairwise([*firsts, last + 1]):
+        end = feed.end_of(fs, first)
+        if end.seq < following - 1:
+            line = end.seq - first + 2
+            message = f"line {line} is not the whole event {end.seq + 1}"
+            yield Finding(code="feed_damaged", message=message, file=f"data/{feed.path_of(first)}", line=line)
+
+
+def _job_files(fs: FS, opened: Opened) -> Iterator[Finding]:
+    tables, places = opened.tables, opened.places
+    expected: set[tuple[str, str]] = set()
+    for job in tables.records[Job].values():
+        name = name_of(job.job_id)
+        folder = places.folders.get(name)
+        if folder is None or not is_in(folder, STATE_OF[job.status]):
+            if job.job_id not in opened.moved:
+                yield Finding(code="file_missing", message=f"job {job.job_id} has no file", id=job.job_id)
+            continue
+        expected.add((folder, name))
+        if job.seq:  # what another program left behind stays as it was
+            runs, extra = tables.runs(job.job_id), opened.extras.get(job.job_id, jobfile.EMPTY)
+            expected_file = JobFile(job, tuple(runs), extra, job.status, job.seq)
+            yield from _compare(fs, folder, name, expected_file)
+    for state in STATES:
+        for folder in (state, *(f"{state}/{name}" for name in fs.listdir(state) if is_share(name))):
+            for entry in fs.listdir(folder):
+                stem = stem_of(entry)
+                if entry.startswith(DRAFT) or (stem is not None and (folder, stem) not in expected):
+                    yield Finding(code="file_unknown", message="no record has this file", file=f"data/{folder}/{entry}")
+    for entry in fs.listdir(INTENT):
+        yield Finding(code="intent_left", message="a commit is not finished", file=f"data/{INTENT}/{entry}")
+
+
+def _record_files(fs: FS, opened: Opened) -> Iterator[Finding]:
+    for kind, folder in kinds.FOLDERS.items():
+        records = {name_of(key_of(record)): record for record in opened.tables.records[kind].values()}
+        for name in sorted(records.keys() | {stem for entry in fs.listdir(folder) if (stem := stem_of(entry))}):
+            record = records.get(name)
+            try:
+                there = kinds.read(kind, name, text_at(fs, folder, name)).record
+            except (Unreadable, Irregular, FileNotFoundError):
+                there = None
+            if there != record:
+                file = f"data/{path_of(folder, name)}"
+                yield Finding(code="file_differs", message="the file does not say what the store knows", file=file)
+
+
+def _compare(fs: FS, folder: str, name: str, known: JobFile) -> Iterator[Finding]:
+    file, job_id = f"data/{path_of(folder, name)}", known.job.job_id
+    try:
+        if jobfile.read(text_at(fs, folder, name), STATE_OF[known.job.status]) == known:
+            return
+        yield Finding(code="file_differs", message="the file does not say what the store knows", file=file, id=job_id)
+    except Unreadable as problem:
+        yield Finding(code="file_damaged", message=str(problem), file=file, id=job_id)
+    except (Irregular, FileNotFoundError):
+        yield Finding(code="file_missing", message=f"job {job_id} has no file", file=file, id=job_id)

@@ -1,0 +1,72 @@
+"""What a batch makes of the files: record images, and the places they leave. It decides nothing and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.model.jobs import Job, Run
+from holdfast.model.records import Authority, Record
+from holdfast.stores.dir import identity, jobfile, kinds
+from holdfast.stores.dir.camel import encode
+from holdfast.stores.dir.intent import Drop, Effect
+from holdfast.stores.dir.kinds import STATE_OF
+from holdfast.stores.dir.names import name_of
+from holdfast.stores.dir.places import Places
+from holdfast.stores.dir.tables import DirTables
+from holdfast.stores.dir.writing import image_of
+
+
+def effects_of(
+    tables: DirTables, places: Places, extras: Mapping[str, msgspec.Raw], errands: Mapping[str, list[Effect]]
+) -> list[Effect]:
+    """Give what has to be written for the open batch. `errands` are further effects that go with a job's change."""
+    effects: list[Effect] = []
+    jobs: dict[str, None] = {}
+    for (kind, key), before in tables.changed().items():
+        after: Record | None = tables.records[kind].get(key)
+        if kind is Job:
+            jobs[key] = None
+        elif kind is Run:
+            jobs[_job_of(after, before)] = None
+        elif kind is Authority:
+            effects += _dispatch(after, before, tables.seq)
+        elif after is not None:
+            effects.append(image_of(*kinds.place_of(kind, key), tables.seq, kinds.write(after, tables.seq)))
+        elif before is not None:
+            effects.append(Drop(*kinds.place_of(kind, key)))
+    for job_id in jobs:
+        effects += job_effects(tables, places, extras, job_id)
+        effects += errands.get(job_id, ())
+    return effects
+
+
+def _job_of(after: Record | None, before: Record | None) -> str:
+    run = after or before
+    assert isinstance(run, Run)
+    return run.job_id
+
+
+def job_effects(tables: DirTables, places: Places, extras: Mapping[str, msgspec.Raw], job_id: str) -> list[Effect]:
+    """Give what brings the file of one job to what the tables say."""
+    name = name_of(job_id)
+    now = places.folders.get(name)
+    job: Job | None = tables.records[Job].get(job_id)
+    if job is None:
+        return [] if now is None else [Drop(now, name)]
+    target = places.target(name, job_id, STATE_OF[job.status])
+    text = jobfile.write(job, jobfile.kept_runs(tables, job, tables.ts), extras.get(job_id, jobfile.EMPTY))
+    image = image_of(target, name, job.seq, text)
+    return [image] if now in (None, target) or now is None else [image, Drop(now, name)]
+
+
+def _dispatch(after: Record | None, before: Record | None, seq: int) -> list[Effect]:
+    """Give the file that says whether dispatch is paused, where that has changed. Tokens are counted elsewhere."""
+    assert isinstance(after, Authority)
+    old = before if isinstance(before, Authority) else None
+    paused = (after.dispatch_paused, after.dispatch_reason)
+    if paused == ((old.dispatch_paused, old.dispatch_reason) if old else (False, None)):
+        return []
+    said = identity.dispatch_plan.write(identity.Dispatch(*paused))
+    return [image_of("", identity.DISPATCH, seq, encode({"paused": after.dispatch_paused, **said, "seq": seq}))]

@@ -1,0 +1,32 @@
+"""Mending what goes beyond one file: keys whose job is gone with its file, and jobs whose key's file is gone."""
+
+from __future__ import annotations
+
+from holdfast.model.jobs import Job, JobStatus, KeyHold
+from holdfast.model.records import HeldKey, key_of
+from holdfast.rules.keys import hold_of, table_key
+from holdfast.stores.dir import kinds, writing
+from holdfast.stores.dir.intent import Drop, Effect
+from holdfast.stores.dir.tables import DirTables
+
+
+def mended_keys(tables: DirTables) -> list[Effect]:
+    """Bring keys and live jobs together again, in the tables; give what has to be written for it."""
+    effects: list[Effect] = []
+    jobs = tables.records[Job]
+    for held in list(tables.records[HeldKey].values()):
+        if held.hold in (KeyHold.WINDOW, KeyHold.FOREVER):
+            continue
+        job = jobs.get(held.job_id)
+        if job is None or job.has_ended:
+            tables.put(HeldKey, key_of(held), None)
+            effects.append(Drop(*kinds.place_of(HeldKey, key_of(held))))
+    for job in jobs.values():
+        if job.key is None or job.has_ended or job.key_hold in (KeyHold.WINDOW, KeyHold.FOREVER):
+            continue
+        hold, key = hold_of(job), table_key(job)
+        waits = job.status is JobStatus.QUEUED or job.key_hold is KeyHold.ACTIVE
+        if hold is not None and key is not None and waits and key not in tables.records[HeldKey]:
+            tables.put(HeldKey, key, hold)
+            effects.append(writing.image_of(*kinds.place_of(HeldKey, key), tables.seq, kinds.write(hold, tables.seq)))
+    return effects

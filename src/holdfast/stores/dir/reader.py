@@ -1,0 +1,111 @@
+"""Reading the files of jobs: what lies there, and what is made of it where it is not quite as we left it.
+
+Knows nothing of commands; changes nothing. What cannot be read raises Unreadable, and its caller decides.
+"""
+
+from __future__ import annotations
+
+import errno
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.journal.fs import FS, Stat
+from holdfast.model.jobs import Job, JobStatus, RunStatus
+from holdfast.model.times import Timestamp, stamp
+from holdfast.rules.fold import LOST
+from holdfast.stores.dir import jobfile
+from holdfast.stores.dir.camel import fields_of
+from holdfast.stores.dir.jobfile import MAY_BE, JobFile
+from holdfast.stores.dir.kinds import number_in
+from holdfast.stores.dir.names import is_canonical, name_of
+from holdfast.stores.dir.strangers import history
+from holdfast.stores.dir.text import Unreadable, compacted, read_bytes
+from holdfast.stores.dir.writing import path_of
+
+replace = msgspec.structs.replace
+
+#: What opening answers for what is no regular file: links, directories, pipes, sockets.
+IRREGULAR = frozenset({errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.ENOTDIR, errno.EMLINK})
+#: A lease, and who holds it.
+NO_LEASE: dict[str, Any] = dict.fromkeys(
+    ("worker_id", "token", "lease_expires_at", "deadline_at", "session_id", "grant_cmd")
+)
+
+
+class Irregular(Exception):
+    """Not a regular file: reported, and left alone."""
+
+
+def text_at(fs: FS, folder: str, name: str) -> bytes:
+    """Read a file without blanks. Raises Unreadable, Irregular, FileNotFoundError, and OSError for a failing disk."""
+    try:
+        return compacted(read_bytes(fs, path_of(folder, name)))
+    except OSError as error:
+        if error.errno in IRREGULAR:
+            raise Irregular(path_of(folder, name)) from None
+        raise
+
+
+def is_ours(text: bytes, name: str, applied: int) -> bool:
+    """Tell a file of this store from one that somebody put here. Raises Unreadable."""
+    fields = fields_of(text)
+    seq = number_in(fields)
+    if seq is None or seq > applied:
+        return False
+    task = fields.get("taskId")
+    try:
+        return task is not None and name_of(msgspec.json.decode(task, type=str)) == name
+    except msgspec.MsgspecError:
+        return False
+
+
+def mtime_of(found: Stat | None) -> Timestamp:
+    """Give the time of a file's last change."""
+    return stamp(datetime.fromtimestamp(0 if found is None else found.mtime_ns / 1e9, UTC))
+
+
+def ended_file(fs: FS, folder: str, state: str, name: str, applied: int) -> JobFile:
+    """Read the file of an ended job, ours or somebody's history. Raises what `text_at` does."""
+    text = text_at(fs, folder, name)
+    if not is_ours(text, name, applied):
+        return _right_name(name, history(text, name, state, mtime_of(fs.stat(path_of(folder, name)))))
+    file = jobfile.read(text, state)
+    if file.state in MAY_BE[state] and file.job.finished_at is not None and file.job.token is None:
+        return file
+    # Moved here by hand, or written by a program that knows less than we do.
+    when = file.job.finished_at or mtime_of(fs.stat(path_of(folder, name)))
+    return without_lease(file)._replace(job=replace(file.job, finished_at=when, not_before=None, **NO_LEASE))
+
+
+def _right_name(name: str, file: JobFile) -> JobFile:
+    """Refuse what lies under the name of another job; a name that is no job's may hold any."""
+    right = name_of(file.job.job_id)
+    if right != name and is_canonical(name):
+        raise Unreadable(f"what is inside belongs into {right}.json")
+    return file
+
+
+def without_lease(file: JobFile) -> JobFile:
+    """Give a file as that of a job nobody holds: no lease, no open run."""
+    runs = tuple(
+        run
+        if run.status is not None
+        else replace(run, status=RunStatus.LOST, finished_at=run.started_at, error=LOST, error_kind="lost")
+        for run in file.runs
+    )
+    return file._replace(job=replace(file.job, **NO_LEASE), runs=runs)
+
+
+def has_lease(file: JobFile) -> bool:
+    """Tell whether a file in `running/` says who runs the job, until when, and as which run."""
+    job: Job = file.job
+    held = job.token is not None and job.worker_id is not None and job.lease_expires_at is not None
+    return held and any(run.status is None and run.token == job.token for run in file.runs)
+
+
+def as_queued(file: JobFile) -> JobFile:
+    """Give a file as that of a job that waits in its queue."""
+    freed = without_lease(file)
+    return freed._replace(job=replace(freed.job, status=JobStatus.QUEUED, finished_at=None))

@@ -1,0 +1,30 @@
+"""What the feed knows of jobs: the last good version of a file that somebody spoilt or took away. Changes nothing.
+
+Folding the whole feed is slow; it is asked for only where a file was touched while nobody had the store open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from holdfast.errors import CorruptState
+from holdfast.model.events import decode_event
+from holdfast.model.jobs import Job
+from holdfast.rules.changes import Stamp
+from holdfast.stores.batch import BatchTables
+from holdfast.stores.dir.jobfile import EMPTY, JobFile
+from holdfast.stores.protocol import Entry
+
+
+def jobs_in(entries: Iterable[Entry]) -> Mapping[str, JobFile]:
+    """Fold events; give each job they tell of. What began before the first of them is passed over."""
+    tables = BatchTables()
+    for entry in entries:
+        event = decode_event(entry.event, seq=entry.seq, file="feed")
+        if event is not None:
+            with suppress(CorruptState):
+                tables.replay(event, Stamp(entry.seq, entry.ts))
+    return {
+        job.job_id: JobFile(job, tuple(tables.runs(job.job_id)), EMPTY, job.status, job.seq) for job in tables.all(Job)
+    }

@@ -1,0 +1,467 @@
+"""`dir:` — one JSON file a record, readable with `ls` and an editor. One process; one intent file per batch.
+
+Order of a commit: decide and fold under the lock → put the intent (this is the commit) → bring the files to what it
+says → append to the feed (this marks it as applied) → publish → drop the intent. A failure before the intent has its
+name leaves nothing; after it, the store takes no more writes, and reopening finishes the commit.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import RecordTooLarge, StoreClosed, StoreError, StoreFailed, StoreFull, StoreReadOnly
+from holdfast.journal import JournalOptions
+from holdfast.journal.failures import telling, told
+from holdfast.journal.fs import FS, Lock, OsFS, filesystem_kind, is_network, process_id, write_all
+from holdfast.journal.opening import take_lock
+from holdfast.model.events import Event, JobCreated, encode_event
+from holdfast.model.ids import JobId
+from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.records import AUTHORITY, Authority
+from holdfast.model.times import Timestamp
+from holdfast.points import reach
+from holdfast.rules.invariants import RUNS_KEPT
+from holdfast.stores.beside.blobfiles import FileBlobs
+from holdfast.stores.beside.logfiles import FileLogs
+from holdfast.stores.beside.rosterfiles import FileRoster
+from holdfast.stores.beside.sessions import LockedSessions
+from holdfast.stores.dir import identity, intent, jobfile, writing
+from holdfast.stores.dir.below import Below
+from holdfast.stores.dir.checking import findings
+from holdfast.stores.dir.effects import effects_of
+from holdfast.stores.dir.feed import ROTATE
+from holdfast.stores.dir.identity import Counters
+from holdfast.stores.dir.intent import Drop, Effect, Image, Told
+from holdfast.stores.dir.jobfile import JobFile
+from holdfast.stores.dir.kinds import INTENT
+from holdfast.stores.dir.names import name_of
+from holdfast.stores.dir.opening import Opening, demand_private, prepare, refuse_missing
+from holdfast.stores.dir.places import state_of
+from holdfast.stores.dir.reader import Irregular, ended_file
+from holdfast.stores.dir.tables import DirTables
+from holdfast.stores.dir.text import MAX_FILE, Signature, Unreadable, signature
+from holdfast.stores.dir.wishes import Wishes
+from holdfast.stores.dir.writing import path_of
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises, Wish
+from holdfast.stores.tables import Tables
+
+log = logging.getLogger("holdfast.stores.dir")
+
+#: Bytes an encoded event may have.
+MAX_EVENT: Final = 15 << 20
+#: Bytes of a job's file that its payloads may fill; the rest is for names and blanks.
+MAX_PAYLOADS: Final = MAX_FILE - (MAX_FILE >> 3)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class DirStore:
+    """A store in one directory, held by one process."""
+
+    promises = Promises(name="dir", durability=Durability.SYNC, many_processes=False, reopens=True)
+
+    def __init__(self, fs: FS, path: str, clock: Clock, *, readonly: bool, lock: Lock | None) -> None:
+        """Take over a directory, locked unless it is only to be read; use `open`."""
+        self._path = path
+        self._fs = Below(fs, "data")
+        self._clock = clock
+        self._readonly = readonly
+        self._file_lock = lock
+        self._pid = process_id()
+        self._lock = threading.RLock()
+        self._added = threading.Condition(self._lock)
+        self._failure: StoreError | None = None
+        self._closed = False
+        #: Further effects that go with the next change of a job.
+        self._errands: dict[str, list[Effect]] = {}
+        self._tables = DirTables(self._read_ended, self._is_touched)
+        opened = Opening(self._fs, path, clock, self._tables, readonly=readonly).run()
+        self._opened = opened
+        self.report = opened.report
+        self._places, self._feed, self._quarantine = opened.places, opened.feed, opened.quarantine
+        self._extras = opened.extras
+        self._wishes = Wishes(self._fs, opened, self._errands, clock)
+        self._last = self._tables.seq
+        self._kept_counters: Counters | None = identity.read_counters(self._fs)
+        root = f"{path}/data"
+        self.blobs = FileBlobs(self._fs, root, clock, self._each_unnamed, readonly=readonly)
+        self.logs = FileLogs(self._fs, root, readonly=readonly)
+        self.sessions = LockedSessions(f"{path}/SESSIONS", readonly=readonly or not isinstance(fs, OsFS))
+        self.workers = FileRoster(self._fs, root, clock, self.sessions, readonly=readonly)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        fs: FS | None = None,
+        clock: Clock | None = None,
+        network: bool = False,
+        readonly: bool = False,
+    ) -> DirStore:
+        """Open or create the store at `path`: take its lock, finish what a crash left, read what lives.
+
+        Raises StoreLocked if another process has it, StoreDamaged if acknowledged data cannot be read.
+        """
+        root, clock = str(path), clock or SystemClock()
+        with telling(root, "opening"):
+            if fs is None:
+                fs = _files(root, network=network, create=not readonly)
+            if readonly:
+                refuse_missing(fs, root)
+                return cls(fs, root, clock, readonly=True, lock=None)
+            lock, _ = take_lock(fs, JournalOptions(), clock, root)
+            try:
+                prepare(fs, Below(fs, "data"), root, clock)
+                store = cls(fs, root, clock, readonly=False, lock=lock)
+            except BaseException:
+                lock.release()
+                raise
+        log.info("dir.opened", extra={"file": root, **vars(store.report)})
+        return store
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self) -> Iterator[DirTables]:
+        """Open a batch; left normally, it is durable."""
+        self._demand_own()
+        with self._lock:
+            self._demand_writable()
+            events: list[Told] = []
+
+            def keep(added: Sequence[Event], first: int, ts: Timestamp) -> None:
+                told_of = [Told(seq, ts, _encoded(event)) for seq, event in enumerate(added, start=first)]
+                for event in added:
+                    self._demand_fits(event)
+                events.extend(told_of)
+
+            self._tables.begin(keep)
+            try:
+                yield self._tables
+            except BaseException:
+                self._tables.undo()
+                raise
+            if events:
+                self._commit(events)
+
+    def _commit(self, events: list[Told]) -> None:
+        """Make a batch durable, or take it back."""
+        begun = False
+        try:
+            with telling(self._path, "committing"):
+                self._rotate()
+                effects = effects_of(self._tables, self._places, self._extras, self._errands)
+                wish = intent.intent_of(events, effects)
+                self._put_intent(wish)
+                begun = True
+                reach("dir.intended")
+                writing.apply(self._fs, effects, self._noted)
+                reach("dir.applied")
+                self._feed.append(events)
+                reach("dir.told")
+        except StoreFull as error:
+            self._tables.undo()
+            # Before the intent has its name nothing has happened, and what failed was thrown away.
+            if begun or error.facts.get("synced"):
+                self._failure = error
+            raise
+        except BaseException as error:
+            self._tables.undo()
+            self._failure = error if isinstance(error, StoreError) else StoreFailed(f"{self._path}: interrupted.")
+            raise
+        # It is durable, whatever comes from here on.
+        self._last = self._tables.seq
+        self._publish(effects)
+        self._added.notify_all()
+        # If its removal does not reach the disk, the next opening removes it: the feed has its events.
+        with suppress(OSError):
+            self._fs.unlink(path_of(INTENT, wish.name))
+        reach("dir.committed")
+
+    def _put_intent(self, wish: intent.Intent) -> None:
+        """Put the intent in place. Raises StoreFull if there was no room for it: then nothing has happened."""
+        draft, text = writing.draft_of(INTENT, wish.name), intent.written(wish)
+        syncing = False
+        try:
+            with suppress(FileNotFoundError):
+                self._fs.unlink(draft)
+            handle = self._fs.open(draft, "create")
+            try:
+                write_all(self._fs, handle, text)
+                syncing = True
+                self._fs.sync(handle, metadata=True)
+            finally:
+                self._fs.close(handle)
+        except OSError as error:
+            with suppress(OSError):
+                self._fs.unlink(draft)
+            failure = told(self._path, "writing the intent", error)
+            if isinstance(failure, StoreFull):
+                failure.facts["synced"] = syncing
+                raise failure from error
+            raise
+        self._fs.rename(draft, path_of(INTENT, wish.name))
+        reach("dir.renamed")
+        # With this the commit is made.
+        self._fs.sync_dir(INTENT)
+
+    def _rotate(self) -> None:
+        """Begin the next file of the feed, if this one is full and no intent is open."""
+        if self._feed.size >= ROTATE:
+            self._begin_feed()
+
+    def _begin_feed(self) -> None:
+        """Begin the next file of the feed. The counters first: they must not be known by an older file alone."""
+        self._keep_counters()
+        self._feed.begin(self._last + 1)
+
+    def _noted(self, image: Image, seen: Signature | None) -> None:
+        if intent.is_state(image.folder):
+            self._places.arrive(image.name, image.folder, seen)
+
+    def _publish(self, effects: Sequence[Effect]) -> None:
+        """Bring what is only in memory to what the files say."""
+        for effect in effects:
+            if isinstance(effect, Drop) and self._places.folders.get(effect.name) == effect.folder:
+                self._places.leave(effect.name)
+        for kind, key in self._tables.changed():
+            if kind is Run and (run := self._tables.records[Run].get(key)) is not None:
+                self._forget_runs(run.job_id)
+            elif kind is Job and key not in self._tables.records[Job]:
+                self._extras.pop(key, None)
+
+    def _forget_runs(self, job_id: JobId) -> None:
+        """Forget the runs that a job's file does not keep."""
+        job = self._tables.records[Job].get(job_id)
+        if job is None:
+            return
+        runs, kept = self._tables.runs(job_id), jobfile.kept_runs(self._tables, job, self._tables.ts)
+        for run in runs[: len(runs) - len(kept)]:
+            self._tables.put(Run, run.run_id, None)
+
+    def _demand_fits(self, event: Event) -> None:
+        """Refuse what would make a job's file too large to be read again."""
+        job_id = event.job.job_id if isinstance(event, JobCreated) else getattr(event, "job_id", None)
+        job = None if job_id is None else self._tables.records[Job].get(job_id)
+        if job is None or job_id is None:
+            return
+        size = memoryview(job.params).nbytes + memoryview(job.result).nbytes
+        for run in self._tables.runs(job_id)[-(RUNS_KEPT + 1) :]:
+            size += sum(memoryview(part).nbytes for part in (run.details, run.artifacts, run.progress))
+            size += len(run.error or "")
+        if size > MAX_PAYLOADS:
+            raise RecordTooLarge(
+                f"job {job_id}: {size:,} bytes with its runs do not fit a file of {MAX_FILE:,}. Nothing was stored.",
+                hint="Keep large content in a file of your own and pass its name, or use sqlite:.",
+                job_id=job_id,
+            )
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[Tables]:
+        """Open a view of what is durable; writers wait while it is open."""
+        self._demand_own()
+        with self._lock:
+            self._demand_open()
+            with telling(self._path, "reading"):
+                yield self._tables
+
+    def _read_ended(self, name: str, folder: str) -> JobFile | None:
+        """Read an ended job's file when somebody asks for it; what cannot be read is set aside."""
+        limit = self._tables.opened_at
+        try:
+            with telling(self._path, "reading"):
+                file = ended_file(self._fs, folder, state_of(folder), name, limit)
+        except Unreadable as problem:
+            if self._readonly:
+                log.warning("record.unreadable", extra={"file": path_of(folder, name), "reason": str(problem)})
+            else:
+                self._quarantine.take(folder, name, str(problem))
+                self._places.leave(name)
+            return None
+        except Irregular:
+            log.warning("record.irregular", extra={"file": path_of(folder, name), "store": self._path})
+            return None
+        except StoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            # Taken away by hand, or moved meanwhile by the process whose store we only read.
+            log.warning("record.gone", extra={"file": path_of(folder, name), "store": self._path})
+            self._places.leave(name)
+            return None
+        if file.extra != jobfile.EMPTY:
+            self._extras[file.job.job_id] = file.extra
+        return file
+
+    def _is_touched(self, job: Job) -> bool:
+        """Tell whether somebody changed or took away the file of a job that waits."""
+        name = name_of(job.job_id)
+        seen = self._places.seen.get(name)
+        if seen is None:
+            return False
+        with suppress(OSError):
+            if signature(self._fs.stat(path_of(self._places.folders[name], name))) != seen:
+                self._wishes.suspects.add(job.job_id)
+                return True
+        return False
+
+    def feed(self, after: int) -> Iterator[Entry]:
+        """Walk the events above `after`, as far back as the feed reaches."""
+        self._demand_own()
+        with self._lock:
+            self._demand_open()
+            return self._feed.entries(after, self._last)
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Wait for an event above `after`."""
+        self._demand_own()
+        with self._lock:
+            return self._added.wait_for(lambda: self._closed or self._last > after, timeout)
+
+    # --- what people do to the files ----------------------------------------------------------------------------------
+
+    def wishes(self, new_id: Callable[[], str]) -> Sequence[Wish]:
+        """Look for what people did to the files since the last look."""
+        self._demand_own()
+        with self._lock, self._failing("looking at the files"):
+            self._demand_writable()
+            return self._wishes.all(new_id)
+
+    def granted(self, wish: Wish) -> None:
+        """Tidy up after a wish that was fulfilled."""
+        with self._lock, self._failing("tidying up"):
+            self._demand_writable()
+            self._wishes.granted(wish)
+
+    def refused(self, wish: Wish, reason: str) -> None:
+        """Set aside or put back what a wish that was refused left lying."""
+        with self._lock, self._failing("setting a file aside"):
+            self._demand_writable()
+            self._wishes.refused(wish, reason)
+
+    @contextmanager
+    def _failing(self, doing: str) -> Iterator[None]:
+        """Stop the store if a write fails: what the files are then, only reopening tells."""
+        try:
+            with telling(self._path, doing):
+                yield
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            self._failure = self._failure or error
+            raise
+
+    # --- looking after files ------------------------------------------------------------------------------------------
+
+    def trim(self, before: Timestamp, limit: int) -> int:
+        """Forget the oldest file of the feed, if all in it is older; whole files only, never the newest."""
+        del limit
+        with self._lock, telling(self._path, "shortening the feed"):
+            self._demand_writable()
+            return self._feed.trim(before)
+
+    def check(self) -> list[Finding]:
+        """Read every file and compare it with what is known; list what is wrong."""
+        self._demand_own()
+        with self._lock, telling(self._path, "checking"):
+            self._demand_open()
+            return findings(self._fs, self._path, self._opened, self._last, self.blobs, compare=not self._readonly)
+
+    def snapshot(self) -> None:
+        """Write the counters, and begin a new file of the feed, so that the old ones can go."""
+        with self._lock, telling(self._path, "writing the counters"):
+            self._demand_writable()
+            if self._feed.size:
+                self._begin_feed()
+
+    def _keep_counters(self, *, closing: bool = False) -> None:
+        authority = self._tables.records[Authority].get(AUTHORITY) or Authority()
+        pending = None
+        if closing:
+            jobs = self._tables.records[Job].values()
+            pending = tuple(sorted(job.job_id for job in jobs if job.status is JobStatus.QUEUED))
+        counters = Counters(self._last, self._tables.ts, authority.last_token, pending)
+        if counters != self._kept_counters:
+            identity.write_counters(self._fs, counters)
+            self._kept_counters = counters
+
+    def close(self) -> None:
+        """Write the counters, let go of the lock and of waiters."""
+        if process_id() != self._pid:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._added.notify_all()
+            try:
+                if self._failure is None and not self._readonly:
+                    # They only make the next opening know more: what was acknowledged is in the files.
+                    with suppress(OSError):
+                        self._keep_counters(closing=True)
+            finally:
+                self.sessions.close()
+                with suppress(OSError):
+                    self._feed.close()
+                if self._file_lock is not None:
+                    self._file_lock.release()
+
+    def _each_unnamed(self, digests: Collection[str], action: Callable[[str], None]) -> None:
+        """Do something with each blob that no record names, while nobody can begin to name it."""
+        with self._lock:
+            for digest in digests:
+                if not self._tables.names(digest):
+                    action(digest)
+
+    def _demand_own(self) -> None:
+        if process_id() != self._pid:
+            raise StoreClosed(
+                f"the store dir:{self._path} was opened before the process forked and belongs to the parent.",
+                hint="Open it again in the child, once the parent has closed it.",
+            )
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store dir:{self._path} was closed.")
+
+    def _demand_writable(self) -> None:
+        self._demand_open()
+        if self._readonly:
+            raise StoreReadOnly(f"{self._path} was opened for reading; nothing was stored.")
+        if self._failure is not None:
+            raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
+
+
+def _encoded(event: Event) -> msgspec.Raw:
+    raw = encode_event(event)
+    if len(raw) > MAX_EVENT:
+        raise RecordTooLarge(f"an event of {len(raw):,} bytes does not fit the feed. Nothing was stored.")
+    return msgspec.Raw(raw)
+
+
+def _files(root: str, *, network: bool, create: bool) -> OsFS:
+    kind = filesystem_kind(root)
+    if not network and is_network(kind):
+        raise StoreFailed(
+            f"{root} lies on {kind}, a network file system, where locks and syncs promise less. Nothing was opened.",
+            hint="Use a local disk, or add ?network=allow to the URL if you accept that.",
+            kind=kind,
+        )
+    try:
+        fs = OsFS(root, create=create)
+    except NotADirectoryError:
+        raise StoreFailed(
+            f"{root}: is no directory. Nothing was opened.", hint="Give the path of a directory.", file=root
+        ) from None
+    demand_private(root)
+    return fs

@@ -1,0 +1,159 @@
+"""The tables of `memory:`, filled from files: live jobs at opening, ended ones when somebody asks for them.
+
+A look-up that concerns live jobs, settings or one job alone reads at most that job's file. Any other look-up, one that
+comes to be tomorrow included, first reads the files of all ended jobs; from then on it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from holdfast.model.ids import JobId, Token
+from holdfast.model.jobs import Job, Run
+from holdfast.model.records import Key, Record, key_of
+from holdfast.model.times import Timestamp
+from holdfast.rules.state import Lane
+from holdfast.stores.batch import BatchTables
+from holdfast.stores.dir.jobfile import JobFile
+from holdfast.stores.dir.names import name_of
+from holdfast.stores.tables import Tables
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T", bound=type)
+
+#: Look-ups that need no ended job, or only the one they are asked for, or are answered here one by one.
+NARROW = frozenset(
+    {"get", "all", "runs", "last_run", "run_by_token", "successors", "due", "next_due", "put", "load", "promote"}
+    | {"granted_by", "local_leases", "ready", "running", "running_with", "running_of", "active_of", "by_name"}
+    | {"schedules_of", "queued", "band", "bands", "edge", "beside", "reservation", "direct", "webhooks"}
+    | {"begin", "add", "replay", "undo", "changed"}
+)
+#: Lanes of ended jobs.
+_WIDE_LANES = frozenset({Lane.DONE, Lane.FAILED})
+
+
+def _reading_all_first(tables: T) -> T:
+    """Let every look-up that is not narrow read the files of all ended jobs first."""
+    for name in dir(Tables):
+        found = getattr(Tables, name)
+        if not name.startswith("_") and callable(found) and name not in NARROW:
+            setattr(tables, name, _after_reading(found))
+    return tables
+
+
+def _after_reading(lookup: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(lookup)
+    def read_first(self: DirTables, *args: Any, **options: Any) -> Any:
+        self.read_all()
+        return lookup(self, *args, **options)
+
+    return read_first
+
+
+@_reading_all_first
+class DirTables(BatchTables):
+    """Tables that read what they are asked for."""
+
+    def __init__(self, read: Callable[[str, str], JobFile | None], touched: Callable[[Job], bool]) -> None:
+        """Read an ended job by `read(name, directory)`; `touched` tells whether somebody changed a pending file."""
+        super().__init__()
+        self._read = read
+        self._touched = touched
+        #: Name → directory of ended jobs nobody has asked for yet.
+        self.unread: dict[str, str] = {}
+        #: Number of the last event before this opening.
+        self.opened_at = 0
+
+    # --- reading what is missing --------------------------------------------------------------------------------------
+
+    def read_all(self) -> None:
+        """Read every ended job that was not read yet."""
+        while self.unread:
+            self._enter(self._read(*self.unread.popitem()))
+
+    def read_one(self, job_id: str) -> None:
+        """Read one ended job, if there is a file that may be its."""
+        name = name_of(job_id)
+        folder = self.unread.pop(name, None)
+        if folder is not None:
+            self._enter(self._read(name, folder))
+
+    def _enter(self, file: JobFile | None) -> None:
+        if file is not None:
+            self.enter(file)
+
+    def enter(self, file: JobFile) -> None:
+        """Take over what a file says."""
+        self.put(Job, file.job.job_id, file.job)
+        for run in file.runs:
+            self.put(Run, key_of(run), run)
+
+    # --- look-ups -----------------------------------------------------------------------------------------------------
+
+    def get(self, kind: type[R], key: Key) -> R | None:
+        """Give the record of that key, or None."""
+        if self.unread and key not in self.records[kind]:
+            if kind is Job:
+                self.read_one(key)
+            elif kind is Run:
+                self.read_all()
+        return super().get(kind, key)
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """Walk every record of a table, in the order of its key."""
+        if kind is Job or kind is Run:
+            self.read_all()
+        return super().all(kind)
+
+    def runs(self, job_id: JobId) -> Sequence[Run]:
+        """Give the job's runs, oldest first."""
+        if self.unread:
+            self.read_one(job_id)
+        return super().runs(job_id)
+
+    def last_run(self, job_id: JobId) -> Run | None:
+        """Give the job's newest run, or None."""
+        if self.unread:
+            self.read_one(job_id)
+        return super().last_run(job_id)
+
+    def run_by_token(self, job_id: JobId, token: Token) -> Run | None:
+        """Give the job's run that was granted with `token`, or None."""
+        if self.unread:
+            self.read_one(job_id)
+        return super().run_by_token(job_id, token)
+
+    def successors(self, job_id: JobId) -> Sequence[Job]:
+        """Give the jobs whose `retry_of` is this one, oldest first."""
+        if self.unread:
+            job = self.get(Job, job_id)
+            # Only an ended job has successors: one that was live when the store was opened has none among the unread.
+            if job is None or (job.has_ended and job.seq <= self.opened_at):
+                self.read_all()
+        return super().successors(job_id)
+
+    def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
+        """Walk the records of a lane whose time is at or before `until`, earliest first, then by id."""
+        if lane in _WIDE_LANES:
+            self.read_all()
+        return super().due(lane, until)
+
+    def next_due(self, lane: Lane) -> Timestamp | None:
+        """Give the earliest time of a lane, or None."""
+        if lane in _WIDE_LANES:
+            self.read_all()
+        return super().next_due(lane)
+
+    def ready(
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        job_types: Sequence[str] | None,
+        now: Timestamp,
+        *,
+        free: bool = False,
+    ) -> Iterator[Job]:
+        """Walk the ready jobs of these queues; one whose file somebody changed waits until that was looked at."""
+        return (job for job in super().ready(namespace, queues, job_types, now, free=free) if not self._touched(job))

@@ -1,0 +1,443 @@
+"""Files that people and other programs write, edit and move: noticed at opening, and while the store is open."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime
+
+import pytest
+from dir_kit import Desk, job
+
+from holdfast.errors import JobNotFound
+from holdfast.model.jobs import JobStatus
+
+
+@pytest.fixture(params=["running", "stopped"])
+def running(request):
+    return request.param == "running"
+
+
+@pytest.fixture
+def desk(tmp_path, running):
+    """A store that was opened once; open still, or closed again."""
+    desk = Desk(tmp_path / "store")
+    yield desk
+    desk.close()
+
+
+def stop(desk, running):
+    if not running:
+        desk.close()
+
+
+def test_the_smallest_file_is_a_job(desk, running):
+    stop(desk, running)
+    desk.write("pending", "hello", {"payload": {"type": "EMAIL_SEND"}})
+    desk.settle(running=running)
+    found = desk.job("hello")
+    assert (found.job_type, found.status, bytes(found.params)) == ("EMAIL_SEND", JobStatus.QUEUED, b"{}")
+    assert desk.where() == {"hello": ["pending"]}
+    page = desk.file("pending", "hello")
+    assert list(page)[:5] == ["taskId", "state", "createdAt", "payload", "queue"]
+    assert page["seq"] == found.seq > 0
+    desk.demand_sound()
+    (grant,) = desk.take()
+    desk.complete(grant)
+    assert desk.where() == {"hello": ["completed"]}
+
+
+def test_what_a_file_says_counts_and_what_is_ours_to_say_does_not(desk, running):
+    stop(desk, running)
+    said = {
+        "taskId": "A/1",
+        "state": "PENDING",
+        "createdAt": "2020-01-06T11:15:30+01:00",
+        "payload": {"type": "send", "data": {"n": [1, {"deep": None}]}},
+        "queue": "mail",
+        "priority": 7,
+        "maxAttempts": 2,
+        "backoff": {"baseS": 1, "jitter": 0},
+        "tags": {"a": "b"},
+        "attempts": 3,
+        "runs": [{"anything": 1}],
+        "workerId": "me",
+        "token": 99,
+        "position": 5,
+        "seq": 10**9,
+        "colour": {"of": ["the", "sky"]},
+    }
+    desk.write("pending", "whatever", said)
+    desk.settle(running=running)
+    found = desk.job("A/1")
+    assert found.created_at == "2020-01-06T10:15:30.000000Z"
+    assert (found.queue, found.priority, found.max_attempts, found.tags) == ("mail", 7, 2, {"a": "b"})
+    assert (found.backoff.base_s, found.attempts, found.token, found.position) == (1, 0, None, 100)
+    assert desk.where() == {"%41%2f1": ["pending"]}, "under its right name, and the original gone"
+    assert desk.file("pending", "%41%2f1")["extra"] == {"colour": {"of": ["the", "sky"]}}
+    grant = desk.take(queues=("mail",))[0]
+    desk.fail(grant, retry_after_s=0)
+    desk.reopen()
+    desk.complete(desk.take(queues=("mail",))[0])
+    assert desk.file("completed", "%41%2f1")["extra"] == {"colour": {"of": ["the", "sky"]}}
+    desk.demand_sound()
+
+
+def test_a_missing_time_is_that_of_the_file_and_a_missing_id_its_stem_or_a_new_one(desk, running):
+    stop(desk, running)
+    desk.write("pending", "a%2fb", {"payload": {"type": "send"}}, age_s=3600)
+    desk.write("pending", " odd ", {"payload": {"type": "send"}})
+    when = desk.folder("pending") / "a%2fb.json"
+    stamp = when.stat().st_mtime
+    desk.settle(running=running)
+    found = desk.job("a/b")
+    assert abs(json_time(found.created_at) - stamp) < 0.001
+    (other,) = [name for name in desk.where() if name != "a%2fb"]
+    assert len(other) == 36, "a new UUID"
+    desk.demand_sound()
+
+
+def json_time(text):
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_other_data_than_an_object_is_wrapped(desk, running):
+    stop(desk, running)
+    desk.write("pending", "n", {"payload": {"type": "send", "data": [1, 2]}})
+    desk.settle(running=running)
+    assert bytes(desk.job("n").params) == b'{"data":[1,2]}'
+
+
+def test_a_duplicate_key_is_kept_as_cancelled_and_names_the_holder(desk, running):
+    desk.add(job("first", key="k", job_type="send"))
+    stop(desk, running)
+    desk.write("pending", "second", {"payload": {"type": "send"}, "key": "k"})
+    desk.settle(running=running)
+    assert desk.where() == {"first": ["pending"], "second": ["failed"]}
+    found = desk.job("second")
+    assert found.status is JobStatus.CANCELLED
+    assert "first" in found.cancel_reason
+    desk.demand_sound()
+
+
+def test_a_file_for_a_job_that_is_known_is_deleted_if_it_says_the_same_else_set_aside(desk, running):
+    desk.add(job("known", {"n": 1}, job_type="send"))
+    stop(desk, running)
+    same = (desk.folder("pending") / "known.json").read_bytes()
+    desk.write("pending", "copy", same)
+    desk.write("pending", "short", {"taskId": "known", "payload": {"type": "send", "data": {"n": 1}}})
+    desk.write("pending", "other", {"taskId": "known", "payload": {"type": "send", "data": {"n": 2}}})
+    desk.settle(running=running)
+    assert desk.where() == {"known": ["pending"]}
+    (aside,) = desk.quarantined().values()
+    assert b'"n": 2' in aside.read_bytes()
+    reason = aside.with_name(aside.name.replace(".json", ".reason.txt")).read_text()
+    assert "known" in reason
+    desk.demand_sound(quarantined=1)
+
+
+def test_two_files_for_one_new_job_make_one(desk, running):
+    stop(desk, running)
+    for name in ("x", "y"):
+        desk.write("pending", name, {"taskId": "one", "payload": {"type": "send"}})
+    desk.settle(running=running)
+    desk.settle(running=True)
+    assert desk.where() == {"one": ["pending"]}
+    desk.demand_sound()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"\0" * 600, b"\xff\xfe{}", b'{"payload": {"type": "a"}', b"NaN", b"[" * 5000],
+    ids=["empty", "half", "nul", "binary", "cut", "nan", "deep"],
+)
+def test_a_file_that_does_not_parse_is_left_alone_for_ten_seconds(desk, running, text):
+    desk.add(job("good"))
+    stop(desk, running)
+    desk.write("pending", "bad", text, age_s=3)
+    desk.settle(running=running)
+    assert desk.where() == {"bad": ["pending"], "good": ["pending"]}
+    desk.clock.advance(8)
+    desk.settle(running=True)
+    assert desk.where() == {"good": ["pending"]}
+    assert next(iter(desk.quarantined().values())).read_bytes() == text
+    desk.demand_sound(quarantined=1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"payload": 5},
+        {"payload": {}},
+        {"payload": {"type": 5}},
+        {"payload": {"type": "no name"}},
+        {"payload": {"type": "a"}, "state": "COMPLETED"},
+        {"payload": {"type": "a"}, "state": "WAITING"},
+        {"payload": {"type": "a"}, "priority": 1000},
+        {"payload": {"type": "a"}, "priority": "high"},
+        {"payload": {"type": "a"}, "createdAt": "yesterday"},
+        {"payload": {"type": "a"}, "taskId": " x"},
+        {"payload": {"type": "a"}, "tags": [1]},
+        b'{"payload": {"type": "a"}, "payload": {"type": "b"}}',
+        b'{"payload": {"type": "a", "data": {"n": 1e999}}}',
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_file_that_asks_for_what_cannot_be_is_set_aside_with_the_reason(desk, running, content):
+    stop(desk, running)
+    desk.write("pending", "bad", content, age_s=11)
+    desk.settle(running=running)
+    assert desk.where() == {}
+    (aside,) = desk.quarantined().values()
+    assert len(aside.with_name(aside.name.replace(".json", ".reason.txt")).read_text()) > 20
+    desk.demand_sound(quarantined=1)
+    with pytest.raises(JobNotFound):
+        desk.job("bad")
+
+
+def test_what_editors_leave_lying_is_ignored(desk, running):
+    stop(desk, running)
+    names = ["x.json~", "#x.json#", ".x.json.swp", ".hidden.json", "x.txt", "4913"]
+    for name in names:
+        (desk.folder("pending") / name).write_text('{"payload": {"type": "a"}}')
+    desk.settle(running=running)
+    desk.clock.advance(60)
+    desk.settle(running=True)
+    assert desk.ls("pending") == sorted(names)
+    assert desk.quarantined() == {}
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+
+def edit(desk, name, **changes):
+    """Save as an editor that replaces the file."""
+    page = desk.file("pending", name)
+    data = changes.pop("data", None)
+    if data is not None:
+        page["payload"]["data"] = data
+    page |= changes
+    desk.write("pending", name, page)
+    os.utime(desk.folder("pending") / f"{name}.json")  # as late as can be: now
+
+
+def test_an_edit_of_what_may_be_edited_counts_and_the_rest_is_restored(desk, running):
+    desk.add(job("a", {"n": 1}), job("b", priority=3))
+    stop(desk, running)
+    edit(
+        desk,
+        "a",
+        data={"n": 2},
+        priority=9,
+        notBefore="2099-01-01T00:00:00Z",
+        expiresAt="2100-01-01T00:00:00Z",
+        maxAttempts=1,
+        timeoutS=5,
+        tags={"x": "y"},
+        queue="elsewhere",
+        attempts=77,
+        leaseS=99,
+        seq=1,
+    )
+    desk.settle(running=running)
+    found = desk.job("a")
+    assert (bytes(found.params), found.priority, found.max_attempts) == (b'{"n":2}', 9, 1)
+    assert (found.timeout_s, found.tags) == (5, {"x": "y"})
+    assert (found.not_before, found.expires_at) == ("2099-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z")
+    assert (found.queue, found.attempts, found.lease_s) == ("default", 0, 30)
+    assert desk.file("pending", "a")["queue"] == "default"
+    desk.demand_sound()
+
+
+def test_an_edit_of_the_priority_changes_the_order(desk, running):
+    desk.add(job("a"), job("b"))
+    stop(desk, running)
+    edit(desk, "b", priority=5)
+    desk.settle(running=running)
+    assert [grant.job.job_id for grant in desk.take(2)] == ["b", "a"]
+
+
+def test_parameters_are_frozen_by_the_first_lease(desk, running):
+    desk.add(job("a", {"n": 1}))
+    desk.fail(desk.take()[0], retry_after_s=0)
+    stop(desk, running)
+    edit(desk, "a", data={"n": 2}, maxAttempts=9)
+    desk.settle(running=running)
+    found = desk.job("a")
+    assert (bytes(found.params), found.max_attempts) == (b'{"n":1}', 9)
+    assert desk.file("pending", "a")["payload"]["data"] == {"n": 1}
+    desk.demand_sound()
+
+
+@pytest.mark.parametrize("changes", [{"priority": 1000}, {"notBefore": "soon"}, {"tags": {"a": 5}}, {"taskId": "b"}])
+def test_an_invalid_edit_is_set_aside_and_the_last_good_version_stays(desk, running, changes):
+    desk.add(job("a", {"n": 1}, priority=2, key="k"))
+    stop(desk, running)
+    edit(desk, "a", **changes)
+    desk.settle(running=running)
+    assert desk.where() == {"a": ["pending"]}
+    assert (desk.job("a").priority, desk.file("pending", "a")["priority"]) == (2, 2)
+    assert len(desk.quarantined()) == 1
+    desk.demand_sound(quarantined=1)
+    assert desk.take()[0].job.job_id == "a"
+
+
+def test_an_edit_that_does_not_parse_holds_the_job_back_until_it_is_saved_again_or_given_up(desk, running):
+    desk.add(job("a"))
+    stop(desk, running)
+    desk.write("pending", "a", b'{"taskId": "a", "priority": ')
+    os.utime(desk.folder("pending") / "a.json")
+    if not running:
+        desk.open()
+    else:
+        desk.settle(running=True)
+    assert desk.take() == ()
+    desk.clock.advance(15)
+    desk.settle(running=True)
+    assert desk.where() == {"a": ["pending"]}
+    assert desk.take()[0].job.job_id == "a"
+    desk.demand_sound(quarantined=1)
+
+
+def test_an_edit_in_place_is_seen_before_the_job_is_leased(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.add(job("a", {"n": 1}))
+    desk.settle(running=True)
+    path = desk.folder("pending") / "a.json"
+    path.write_text(json.dumps(desk.file("pending", "a") | {"payload": {"type": "work", "data": {"n": 2}}}))
+    assert desk.take() == (), "it waits until the edit was looked at"
+    desk.settle(running=True)
+    (grant,) = desk.take()
+    assert bytes(grant.job.params) == b'{"n":2}'
+    desk.close()
+
+
+def test_a_touched_file_changes_nothing_but_its_time(desk, running):
+    desk.add(job("a", {"n": 1}))
+    before = desk.job("a")
+    stop(desk, running)
+    os.utime(desk.folder("pending") / "a.json")
+    desk.settle(running=running)
+    after = desk.job("a")
+    assert (after.params, after.position) == (before.params, before.position)
+    assert len(desk.take()) == 1
+    desk.demand_sound()
+
+
+# --- moves ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", [None, "completed", "failed"])
+def test_taking_a_pending_file_away_cancels_the_job(desk, running, to):
+    desk.add(job("a", key="k"), job("b"))
+    stop(desk, running)
+    path = desk.folder("pending") / "a.json"
+    if to is None:
+        path.unlink()
+    else:
+        path.rename(desk.folder(to) / "a.json")
+    desk.settle(running=running)
+    found = desk.job("a")
+    assert (found.status, found.cancel_reason) == (JobStatus.CANCELLED, "file removed")
+    assert desk.where() == {"a": ["failed"], "b": ["pending"]}
+    assert desk.file("failed", "a")["state"] == "CANCELLED"
+    desk.demand_sound()
+    assert [grant.job.job_id for grant in desk.take(2)] == ["b"]
+
+
+def test_a_file_taken_away_is_not_leased_before_that_was_noticed(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.add(job("a"))
+    (desk.folder("pending") / "a.json").unlink()
+    assert desk.take() == ()
+    desk.settle(running=True)
+    assert desk.job("a").status is JobStatus.CANCELLED
+    desk.close()
+
+
+def test_moving_a_failed_file_to_pending_is_a_manual_retry(desk, running):
+    desk.add(job("a", {"n": 1}, max_attempts=1))
+    desk.fail(desk.take()[0])
+    stop(desk, running)
+    (desk.folder("failed") / "a.json").rename(desk.folder("pending") / "a.json")
+    desk.settle(running=running)
+    states = desk.where()
+    assert states.pop("a") == ["failed"]
+    ((made, where),) = states.items()
+    assert where == ["pending"]
+    again = desk.job(made)
+    assert (again.retry_of, again.status, bytes(again.params)) == ("a", JobStatus.QUEUED, b'{"n":1}')
+    assert desk.job("a").status is JobStatus.FAILED
+    desk.demand_sound()
+
+
+def test_moving_a_completed_file_to_pending_only_brings_it_back(desk, running):
+    desk.add(job("a"))
+    desk.complete(desk.take()[0], {"answer": 42})
+    stop(desk, running)
+    (desk.folder("completed") / "a.json").rename(desk.folder("pending") / "a.json")
+    desk.settle(running=running)
+    assert desk.where() == {"a": ["completed"]}
+    assert desk.take() == (), "what is completed never runs again"
+    desk.demand_sound()
+
+
+def test_a_pending_file_moved_into_running_goes_back(desk, running):
+    desk.add(job("a"))
+    stop(desk, running)
+    (desk.folder("pending") / "a.json").rename(desk.folder("running") / "a.json")
+    desk.settle(running=running)
+    assert desk.where() == {"a": ["pending"]}
+    assert desk.job("a").status is JobStatus.QUEUED
+    desk.demand_sound()
+    assert len(desk.take()) == 1
+
+
+def test_edits_of_files_in_running_and_completed_are_overwritten_or_reported(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.add(job("a"), job("b"))
+    a, b = desk.take(2)
+    desk.complete(b)
+    for state, name in (("running", "a"), ("completed", "b")):
+        page = desk.file(state, name) | {"priority": 50}
+        (desk.folder(state) / f"{name}.json").write_text(json.dumps(page))
+    assert sorted(one.id for one in desk.store.check()) == ["a", "b"]
+    desk.complete(a)
+    assert desk.file("completed", "a")["priority"] == 0
+    assert [one.id for one in desk.store.check()] == ["b"]
+    desk.close()
+
+
+# --- a directory of document 000 --------------------------------------------------------------------------------------
+
+
+def test_a_directory_of_another_program_just_opens(tmp_path):
+    desk = Desk(tmp_path / "store", opened=False)
+    desk.make_folders()
+
+    def page(name, state):
+        return {
+            "taskId": name,
+            "state": state,
+            "createdAt": "2026-01-06T10:15:30Z",
+            "payload": {"type": "EMAIL_SEND", "data": {"to": "user@example.com"}},
+        }
+
+    desk.write("pending", "task-1", page("task-1", "PENDING"))
+    desk.write("running", "task-2", page("task-2", "RUNNING"))
+    desk.write("completed", "task-3", page("task-3", "COMPLETED"))
+    desk.write("completed", "Task 4", page("Task 4", "COMPLETED"))
+    desk.write("failed", "task-5", page("task-5", "FAILED"))
+    (desk.folder("running") / ".tmp-task-9.json").write_text("{")
+    desk.open()
+    assert [desk.job(f"task-{n}").status.value for n in (1, 2, 3, 5)] == ["QUEUED", "QUEUED", "COMPLETED", "FAILED"]
+    assert desk.job("Task 4").status is JobStatus.COMPLETED
+    assert desk.job("task-3").created_at == "2026-01-06T10:15:30.000000Z"
+    assert sorted(desk.where()) == ["%54ask%204", "task-1", "task-2", "task-3", "task-5"]
+    assert [grant.job.job_id for grant in desk.take(5)] == ["task-1", "task-2"]
+    desk.demand_sound()
+    desk.reopen()
+    assert desk.job("task-5").status is JobStatus.FAILED
+    desk.demand_sound()
+    desk.close()
