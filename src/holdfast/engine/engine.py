@@ -264,8 +264,10 @@ class Engine:
             return command
         if isinstance(command, Lease | StartDirect | FetchActivity):
             self._clear_the_way(turn, Lane.LEASE, Lane.DELAYED)
-        elif isinstance(command, FetchTurn | FetchMore):
+        elif isinstance(command, FetchTurn):
             self._clear_the_way(turn, Lane.TURN, Lane.MAIL)
+        elif isinstance(command, FetchMore):
+            self._clear_the_way(turn, None, Lane.MAIL)
         now = turn.reading.now
         decision = decide(turn.batch, command, now, turn.draws, self.jump)
         if not decision.events:
@@ -279,10 +281,10 @@ class Engine:
         turn.added.extend(decision.events)
         return decision.outcome
 
-    def _clear_the_way(self, turn: _Turn, lapsing: Lane, waiting: Lane) -> None:
+    def _clear_the_way(self, turn: _Turn, lapsing: Lane | None, waiting: Lane) -> None:
         """End what lapsed and make ready what waited, so that what may be granted is found."""
         now = turn.reading.now
-        lapsed = turn.batch.next_due(lapsing)
+        lapsed = None if lapsing is None else turn.batch.next_due(lapsing)
         if lapsed is not None and lapsed <= now:
             self._decide(turn, Expire(limit=IN_THE_WAY, jump=self.jump))
         delayed = turn.batch.next_due(waiting)

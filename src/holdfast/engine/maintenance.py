@@ -14,8 +14,8 @@ from itertools import chain
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.rounds import fire_due
 from holdfast.engine.handmade import adopt
+from holdfast.engine.rounds import fire_due
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
 from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention

@@ -1,0 +1,66 @@
+"""What proves a provider right: one suite for every store, ours or a stranger's.
+
+class TestMyProvider(ProviderConformance):
+def open(self, path: Path) -> Store:
+return MyStore(path / "store")
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.conformance.provider_activities import (
+    ProviderActivities,
+    ProviderCancellation,
+    ProviderOwners,
+    ProviderTags,
+)
+from holdfast.testing.conformance.provider_extras import (
+    ProviderDecisions,
+    ProviderHistories,
+    ProviderPublished,
+    ProviderSessions,
+    ProviderVersions,
+)
+from holdfast.testing.conformance.provider_input import (
+    ProviderBadInput,
+    ProviderIds,
+)
+from holdfast.testing.conformance.provider_management import (
+    ProviderDeletion,
+    ProviderLists,
+    ProviderPruning,
+    ProviderTrees,
+)
+from holdfast.testing.conformance.provider_turns import (
+    ProviderAck,
+    ProviderFetch,
+    ProviderGivingBack,
+    ProviderLocks,
+    ProviderOrder,
+    ProviderOrphans,
+)
+
+
+class ProviderConformance(
+    ProviderActivities,
+    ProviderCancellation,
+    ProviderOwners,
+    ProviderTags,
+    ProviderDecisions,
+    ProviderHistories,
+    ProviderPublished,
+    ProviderSessions,
+    ProviderVersions,
+    ProviderBadInput,
+    ProviderIds,
+    ProviderDeletion,
+    ProviderLists,
+    ProviderPruning,
+    ProviderTrees,
+    ProviderAck,
+    ProviderFetch,
+    ProviderGivingBack,
+    ProviderLocks,
+    ProviderOrder,
+    ProviderOrphans,
+):
+    """Every topic."""
