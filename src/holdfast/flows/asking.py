@@ -30,6 +30,8 @@ A = TypeVar("A")
 
 #: The longest a call waits for something to come in, in seconds.
 MAX_POLL_S = 3600
+#: Seconds after which a call that waits looks again where it cannot be told when.
+LOOK_AGAIN_S = 0.1
 #: A token nobody has: they begin at 1.
 NOBODY = Token(0)
 
@@ -89,9 +91,11 @@ class Asking:
                 return
             with self._view(operation) as view:
                 wake = next_of(view, lanes)
-            due = left if wake is None else max(0.0, seconds_between(reading.now, wake))
+            due = left if wake is None else seconds_between(reading.now, wake)
+            # What is due already was just looked for in vain: somebody has it, and something later may hide behind it.
+            due = due + 0.001 if due > 0 else LOOK_AGAIN_S
             with told_as(operation):
-                woken = engine.store.wait(seq, min(left, due + 0.001))
+                woken = engine.store.wait(seq, min(left, due))
             if not woken and due >= left:
                 return
 

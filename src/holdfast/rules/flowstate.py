@@ -9,6 +9,7 @@ from holdfast.model.decisions import Decision
 from holdfast.model.ids import Token
 from holdfast.model.instances import Affinity, Execution, HistoryRow, KeyValue, Message, Turn
 from holdfast.model.jobs import Job
+from holdfast.model.times import Timestamp
 
 
 class FlowState(Protocol):
@@ -26,16 +27,20 @@ class FlowState(Protocol):
         """Walk the turns whose last holder gave a reason and that nobody holds, by instance."""
         ...
 
-    def candidates(self) -> Iterator[str]:
+    def candidates(self, now: Timestamp) -> Iterator[str]:
         """Walk the instances that something came in for and that nobody holds, by their first message. Lazy.
 
-        - Counted are messages that nothing holds back; the place of each is (`due_at`, `seq`).
+        - Counted are messages that nothing holds back at `now`; the place of each is (`due_at`, `seq`).
+        - Those a clock that was set back would hold back again may be among them.
         - An instance without a record needs one among them that begins an execution.
         """
         ...
 
-    def visible(self, instance_id: str) -> Iterator[Message]:
-        """Walk the messages of an instance that nothing holds back and that are not parked, in order. Lazy."""
+    def visible(self, instance_id: str, now: Timestamp) -> Iterator[Message]:
+        """Walk the messages of an instance that nothing holds back at `now` and that are not parked, in order. Lazy.
+
+        - Those a clock that was set back would hold back again may be among them.
+        """
         ...
 
     def mail(self, instance_id: str) -> Sequence[Message]:

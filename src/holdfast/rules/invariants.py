@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 from holdfast.model.groups import Group
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run
@@ -11,32 +11,16 @@ from holdfast.model.records import AUTHORITY, Authority, HeldKey, Queue, Record,
 from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
+from holdfast.rules.flowinvariants import Fault, Whole, flow_faults
 from holdfast.rules.groupfold import OVER, counts_of, moved, started_by, status_of
 from holdfast.rules.keys import table_key
 from holdfast.rules.order import rank_of
 from holdfast.rules.retry import automatic_heir
-from holdfast.rules.state import State
 
 R = TypeVar("R", bound=Record)
 
 #: A store may forget older runs of a job than its newest so many.
 RUNS_KEPT = 20
-
-
-class Whole(State, Protocol):
-    """A state that can be walked from end to end."""
-
-    def all(self, kind: type[R]) -> Iterator[R]:
-        """Walk every record of a table."""
-        ...
-
-
-class Fault(NamedTuple):
-    """An invariant that does not hold, and for which record."""
-
-    code: str
-    message: str
-    id: str
 
 
 def violations(state: Whole) -> Iterator[Fault]:
@@ -64,6 +48,7 @@ def violations(state: Whole) -> Iterator[Fault]:
     for held in state.all(HeldKey):
         yield from _key_faults(state, held)
     yield from _schedule_faults(state)
+    yield from flow_faults(state)
     yield from _group_faults(state)
     yield from _reservation_faults(state)
 

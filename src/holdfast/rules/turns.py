@@ -51,7 +51,7 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
     """Lock the first instance that something came in for, with what came in."""
     if command.cmd and (repeat := seen_before(state, command)) is not None:
         return answer(repeat.outcome if repeat.outcome is not None else _fetched_before(state, command, now))
-    for instance_id in state.candidates():
+    for instance_id in state.candidates(now):
         instance = state.get(Instance, instance_id)
         execution = None if instance is None else _current(state, instance)
         if command.versions is not None and not _suits(execution, command.versions):
@@ -92,7 +92,8 @@ def _current(state: State, instance: Instance) -> Execution | None:
 def _batch(state: State, instance_id: str, now: Timestamp, *, begins: bool) -> list[Message]:
     """Give the messages to hand out, in order: of a new instance never without one that begins it."""
     # A clock that was set back makes a message wait again that could be delivered before.
-    waiting = (message for message in state.visible(instance_id) if not message.visible_at or message.visible_at <= now)
+    found = state.visible(instance_id, now)
+    waiting = (message for message in found if not message.visible_at or message.visible_at <= now)
     messages = list(islice(waiting, BATCH))
     if not begins or any(message.is_start for message in messages):
         return messages
@@ -142,7 +143,7 @@ def decide_more(state: State, command: FetchMore, now: Timestamp) -> Decision:
     having = set(turn.messages)
     fresh = (
         message
-        for message in state.visible(turn.instance_id)
+        for message in state.visible(turn.instance_id, now)
         if message.seq not in having and (message.visible_at is None or message.visible_at <= now)
     )
     messages = list(islice(fresh, BATCH))

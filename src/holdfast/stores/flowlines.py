@@ -163,12 +163,14 @@ class Flowlines:
             self._line.add((*head, instance_id))
             self._heads[instance_id] = head
 
-    def candidates(self) -> Iterator[str]:
+    def candidates(self, now: Timestamp) -> Iterator[str]:
         """Walk the instances that can be fetched, by their first message."""
+        del now  # what is due has been let through
         return (key[2] for key in self._line)
 
-    def visible(self, instance_id: str) -> Iterator[Message]:
+    def visible(self, instance_id: str, now: Timestamp) -> Iterator[Message]:
         """Walk the messages of an instance that nothing holds back, in order."""
+        del now  # what is due has been let through
         box = self._mail.get(instance_id)
         return iter(()) if box is None else (box.all[seq] for _, seq in box.visible)
 

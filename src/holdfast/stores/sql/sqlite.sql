@@ -569,6 +569,10 @@ SELECT sha256 FROM blobs AS b WHERE put_at < ?
     WHERE substr(params_snapshot, 1, 10) = '{"$blob":"' AND substr(params_snapshot, 11, 64) = +b.sha256)
   AND NOT EXISTS (SELECT 1 FROM job_runs
     WHERE substr(details, 1, 10) = '{"$blob":"' AND substr(details, 11, 64) = +b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM instances WHERE blob = b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM executions WHERE blob = b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM history WHERE blob = b.sha256)
+  AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE blob = b.sha256)
 ORDER BY put_at, sha256;
 
 -- name: forget_blob
@@ -581,7 +585,11 @@ DELETE FROM blobs WHERE sha256 = ? AND put_at < ?
   AND NOT EXISTS (SELECT 1 FROM job_runs
     WHERE substr(params_snapshot, 1, 10) = '{"$blob":"' AND substr(params_snapshot, 11, 64) = +blobs.sha256)
   AND NOT EXISTS (SELECT 1 FROM job_runs
-    WHERE substr(details, 1, 10) = '{"$blob":"' AND substr(details, 11, 64) = +blobs.sha256);
+    WHERE substr(details, 1, 10) = '{"$blob":"' AND substr(details, 11, 64) = +blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM instances WHERE blob = blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM executions WHERE blob = blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM history WHERE blob = blobs.sha256)
+  AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE blob = blobs.sha256);
 
 -- name: all_artifacts
 -- The artifacts of every run that has some.
@@ -592,7 +600,11 @@ SELECT artifacts FROM job_runs WHERE artifacts <> 'null';
 SELECT substr(params, 11, 64) FROM jobs WHERE substr(params, 1, 10) = '{"$blob":"'
 UNION SELECT substr(result, 11, 64) FROM jobs WHERE substr(result, 1, 10) = '{"$blob":"'
 UNION SELECT substr(params_snapshot, 11, 64) FROM job_runs WHERE substr(params_snapshot, 1, 10) = '{"$blob":"'
-UNION SELECT substr(details, 11, 64) FROM job_runs WHERE substr(details, 1, 10) = '{"$blob":"';
+UNION SELECT substr(details, 11, 64) FROM job_runs WHERE substr(details, 1, 10) = '{"$blob":"'
+UNION SELECT blob FROM instances WHERE blob IS NOT NULL
+UNION SELECT blob FROM executions WHERE blob IS NOT NULL
+UNION SELECT blob FROM history WHERE blob IS NOT NULL
+UNION SELECT blob FROM orchestrator_queue WHERE blob IS NOT NULL;
 
 -- name: last_line
 -- Number of a run's last line.

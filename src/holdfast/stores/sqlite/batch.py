@@ -20,8 +20,9 @@ from holdfast.journal.records import MAX_LINE
 from holdfast.model.events import Event, encode_event
 from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import Execution, HistoryRow, Message, Turn, history_key, message_key
 from holdfast.model.jobs import Job, JobStatus, Run
-from holdfast.model.records import AUTHORITY, Authority, Key, Record, pair
+from holdfast.model.records import AUTHORITY, Authority, Key, Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Webhook
 from holdfast.points import reach
@@ -64,6 +65,8 @@ class Batch(Lookups):
         self._events: list[tuple[int, str, str, int]] = []
         self._stored = self._now = _NO_META
         self._promoted = False
+        #: Token → the instance whose turn had it when it was last seen.
+        self._tokens: dict[Token, str] = {}
         #: Sequential groups in which it may be another's turn once all is written.
         self._turns: set[str] = set()
 
@@ -77,6 +80,7 @@ class Batch(Lookups):
             self._stored = self._now = Meta(*self._db.execute(SQL["meta"]).fetchone())
             self._known[Authority][AUTHORITY] = self._now.authority
             self._highest = {
+                Message: message_key(self._now.seq),
                 Job: self._db.execute(SQL["highest_job_id"]).fetchone()[0] or "",
                 Run: self._db.execute(SQL["highest_run_id"]).fetchone()[0] or "",
             }
@@ -113,6 +117,9 @@ class Batch(Lookups):
         self._stored = self._now
         self._events.clear()
         self._promoted = False
+        self._known[HistoryRow].clear()  # asked for once in a while, and then by the whole history
+        if len(self._tokens) > KNOWN:
+            self._tokens.clear()
 
     def forget(self) -> None:
         """Drop all that is known and all that is pending."""
@@ -139,6 +146,8 @@ class Batch(Lookups):
         try:
             for seq, event in enumerate(events, start=first):
                 for kind, key, record in fold(self, event, Stamp(seq, ts)):
+                    if kind is Execution and record is None:
+                        undo.extend(self._drop_history(key))
                     undo.append(self._put(kind, key, record))
         except BaseException:
             self._undo(undo)
@@ -167,7 +176,8 @@ class Batch(Lookups):
 
     def _put(self, kind: type[Record], key: Key, record: Record | None) -> tuple[type[Record], Key, Any, Any, bool]:
         """Set a record, or remove it with None; return how to take it back."""
-        before = self.get(kind, key)
+        # What a history holds is written once: that it is new need not be asked for.
+        before = None if kind is HistoryRow and record is not None else self.get(kind, key)
         if kind is Authority:
             self._known[kind][key] = record
             return kind, key, before, None, True
@@ -186,8 +196,17 @@ class Batch(Lookups):
             self._note_run(before, record)
         elif kind is Webhook:
             self._webhooks.clear()
+        elif kind is Turn and isinstance(record, Turn) and record.token is not None:
+            self._tokens[record.token] = record.instance_id
         self._known[kind][key] = record
         return kind, key, before, row, was_pending
+
+    def _drop_history(self, key: Key) -> list[tuple[type[Record], Key, Any, Any, bool]]:
+        """Forget the events of an execution that goes, as far as they have no row yet; the others go with its row."""
+        execution = self.get(Execution, key)
+        prefix = "" if execution is None else history_key(execution.history_id, 0)[:17]
+        fresh = [row for row in self._pending[HistoryRow] if row.startswith(prefix)] if prefix else []
+        return [self._put(HistoryRow, row, None) for row in fresh]
 
     def _undo(self, undo: list[tuple[type[Record], Key, Any, Any, bool]]) -> None:
         """Take puts back, newest first."""
@@ -293,6 +312,12 @@ class Batch(Lookups):
         known[key] = record
         return record
 
+    def turn_by_token(self, token: Token) -> Turn | None:
+        """Give the turn with that token, or None; mostly without a query, as every ack asks."""
+        name = self._tokens.get(token)
+        turn = None if name is None else self.get(Turn, name)
+        return turn if turn is not None and turn.token == token else super().turn_by_token(token)
+
     def last_run(self, job_id: JobId) -> Run | None:
         """Give the job's newest run, or None."""
         run = self._last_runs.get(job_id) or super().last_run(job_id)
@@ -382,7 +407,7 @@ class Batch(Lookups):
     def _resolve(self, table: Table, row: Row) -> Any:
         """Give the record of a row: the one already known, which may be newer than the row, or None if it is gone."""
         known = self._known[table.kind]
-        key = pair(row[0], row[1]) if table.paired else row[0]
+        key = table.key_in(row)
         if key not in known:
             known[key] = table.read(row)
         return known[key]

@@ -34,6 +34,14 @@ _SUMMED = {
     "group": SQL["summed_groups"],
     "webhook": SQL["summed_webhooks"],
     "delivery": SQL["summed_deliveries"],
+    "instance": SQL["summed_instances"],
+    "execution": SQL["summed_executions"],
+    "event of a history": SQL["summed_event_rows"],
+    "message": SQL["summed_messages"],
+    "turn": SQL["summed_turns"],
+    "key of an instance": SQL["summed_key_values"],
+    "session": SQL["summed_affinities"],
+    "decision": SQL["summed_decisions"],
     "meta": SQL["summed_meta"],
 }
 

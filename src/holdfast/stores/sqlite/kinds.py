@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.stores.sqlite.flowrows import FLOW_TABLES
 from holdfast.stores.sqlite.plainrows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
 from holdfast.stores.sqlite.rows import COMMANDS, HELD_KEYS, JOBS, QUEUES, RUNS, SCHEDULES, TEMPLATES, Table
 
@@ -20,5 +21,6 @@ BY_KIND: dict[type, Table] = {
         RESERVATIONS,
         WEBHOOKS,
         DELIVERIES,
+        *FLOW_TABLES,
     )
 }

@@ -26,6 +26,7 @@ from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import DeliveryQuery, Entry, GroupQuery, JobQuery, QueueCount
+from holdfast.stores.sqlite.flowlookups import FLOW_DUE, FlowLookups
 from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.plainrows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
 from holdfast.stores.sqlite.rows import COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
@@ -52,10 +53,11 @@ _DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.GROUP: (GROUPS, SQL["ended_groups"], SQL["next_ended_group"]),
     Lane.DELIVERY: (DELIVERIES, SQL["due_deliveries"], SQL["next_delivery"]),
     Lane.DELIVERED: (DELIVERIES, SQL["ended_deliveries"], SQL["next_ended_delivery"]),
+    **FLOW_DUE,
 }
 
 
-class Lookups:
+class Lookups(FlowLookups):
     """One consistent state of the store."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

@@ -55,7 +55,7 @@ def _converters(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     return _json_text, msgspec.json.Decoder(hint).decode
 
 
-def plain_table(kind: type[Record], table: str, noun: str, plural: str) -> Table:
+def plain_table(kind: type[Record], table: str, noun: str, plural: str, beside: tuple[str, ...] = ("sum",)) -> Table:
     """Give the table of a kind; its statements are named by the noun."""
     hints = get_type_hints(kind)
     converters = [_converters(hints[name]) for name in kind.__struct_fields__]
@@ -77,7 +77,7 @@ def plain_table(kind: type[Record], table: str, noun: str, plural: str) -> Table
         write,
         SQL[noun],
         SQL[f"all_{plural}"],
-        (Insert(table, SQL[f"save_{noun}"], ("sum",)),),
+        (Insert(table, SQL[f"save_{noun}"], beside),),
         (),
         SQL[f"delete_{noun}"],
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 import msgspec
 
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryKind, RetryMode, Run, RunStatus
-from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Queue, Record
+from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Queue, Record, pair
 from holdfast.model.schedules import CatchUp, Overlap, Schedule
 from holdfast.model.templates import JobOptions, Template
 from holdfast.stores.sqlite.statements import COLUMNS, SQL, assigned, inserted
@@ -352,6 +352,14 @@ class Table(NamedTuple):
     delete: str
     #: Whether its key has two parts.
     paired: bool = False
+    #: How the key is made from a row, where it is not its first column, or its first two.
+    row_key: Callable[[Row], Key] | None = None
+
+    def key_in(self, row: Row) -> Key:
+        """Give the key of the record that a row holds."""
+        if self.row_key is not None:
+            return self.row_key(row)
+        return pair(row[0], row[1]) if self.paired else cast("Key", row[0])
 
     def key(self, key: Key) -> tuple[str, ...]:
         """Split a key into the columns it is made of."""

@@ -33,7 +33,7 @@ from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
 #: Marks a database as ours ("Hold").
 APPLICATION_ID = 0x486F_6C64
-VERSION = 4
+VERSION = 5
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -59,8 +59,14 @@ def _to_4(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def _to_5(db: sqlite3.Connection) -> None:
+    """Make room for workflow instances."""
+    for statement in split(read_sql("sqlite-v5.sql")):
+        db.execute(statement)
+
+
 #: Version → the step that leads from it to the next.
-MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4}
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
 
 
 def make_if_missing(path: str) -> None:

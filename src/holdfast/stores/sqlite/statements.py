@@ -71,4 +71,6 @@ def assigned(statement: str) -> dict[str, str | None]:
     return {name: None if value == "NULL" else value.strip("'") for name, value in _SET.findall(statement)}
 
 
-SQL = blocks(read_sql("sqlite.sql"))
+#: Files of named blocks.
+FILES = ("sqlite.sql", "sqlite-flows.sql")
+SQL = {name: body for file in FILES for name, body in blocks(read_sql(file)).items()}

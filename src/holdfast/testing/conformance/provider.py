@@ -13,6 +13,7 @@ from holdfast.testing.conformance.provider_activities import (
     ProviderOwners,
     ProviderTags,
 )
+from holdfast.testing.conformance.provider_crash import ProviderCrashes, ProviderProcesses, ProviderReopening
 from holdfast.testing.conformance.provider_extras import (
     ProviderDecisions,
     ProviderHistories,
@@ -41,6 +42,9 @@ from holdfast.testing.conformance.provider_turns import (
 
 
 class ProviderConformance(
+    ProviderCrashes,
+    ProviderReopening,
+    ProviderProcesses,
     ProviderActivities,
     ProviderCancellation,
     ProviderOwners,

@@ -372,6 +372,8 @@ class ProviderHistories(ProviderTopic):
         with pytest.raises(ProviderError, match=r"read: execution 1, event \d+: cannot be read") as caught:
             desk.provider.read("i")
         assert not caught.value.retryable
+        assert [finding.code for finding in desk.harness.store.check()] == ["history", "history"]
+        desk.provider.delete_instance("i", force=True)
 
     def test_a_damaged_history_is_fetched_with_what_is_wrong(self, desk: Desk) -> None:
         desk.begin()
@@ -383,6 +385,7 @@ class ProviderHistories(ProviderTopic):
         assert "execution 1, event 1" in item.history_error
         desk.ack(token, patch(2**31 - 1), metadata=COMPLETED)
         assert desk.provider.get_instance_info("i").status == "Completed"
+        desk.provider.delete_instance("i")
 
     def test_damage_to_one_history_is_in_nobodys_way(self, desk: Desk) -> None:
         desk.begin("bad")
@@ -391,6 +394,7 @@ class ProviderHistories(ProviderTopic):
         desk.send(signal("good"))
         assert desk.fetch()[0].history_error is None
         assert desk.provider.get_system_metrics().total_instances == 2
+        desk.provider.delete_instance("bad", force=True)
 
     def test_a_message_that_cannot_be_read_is_set_aside(self, desk: Desk) -> None:
         desk.begin()
@@ -401,6 +405,8 @@ class ProviderHistories(ProviderTopic):
         desk.ack(token)
         assert desk.provider.get_queue_depths().parked == 1
         desk.nothing()
+        assert [finding.code for finding in desk.harness.store.check()] == ["unreadable"]
+        desk.provider.delete_instance("i", force=True)
 
     def test_only_what_cannot_be_read_means_nothing_to_fetch(self, desk: Desk) -> None:
         desk.begin()
@@ -409,6 +415,7 @@ class ProviderHistories(ProviderTopic):
         desk.nothing()
         desk.send(signal(data="fine"))
         assert len(desk.fetch()[0].messages) == 1
+        desk.provider.delete_instance("i", force=True)
 
 
 class ProviderDecisions(ProviderTopic):

@@ -1,0 +1,95 @@
+"""What must hold between the records of workflow instances at any time. Part of `rules.invariants`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.model.history import decode_event
+from holdfast.model.instances import OVER, Execution, Instance, Message, Turn, execution_key, message_key
+from holdfast.model.payloads import ref_in
+from holdfast.model.records import AUTHORITY, Authority, Record
+from holdfast.rules.mail import UNREADABLE, is_expected
+from holdfast.rules.state import State
+
+R = TypeVar("R", bound=Record)
+
+
+class Fault(NamedTuple):
+    """An invariant that does not hold, and for which record."""
+
+    code: str
+    message: str
+    id: str
+
+
+class Whole(State, Protocol):
+    """A state that can be walked from end to end."""
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """Walk every record of a table."""
+        ...
+
+
+def flow_faults(state: Whole) -> Iterator[Fault]:
+    """List every broken invariant of instances."""
+    for instance in state.all(Instance):
+        yield from _instance_faults(state, instance)
+    for execution in state.all(Execution):
+        yield from _execution_faults(state, execution)
+    for turn in state.all(Turn):
+        yield from _turn_faults(state, turn)
+    for message in state.all(Message):
+        yield from _message_faults(state, message)
+
+
+def _instance_faults(state: Whole, instance: Instance) -> Iterator[Fault]:
+    name = instance.instance_id
+    current = state.get(Execution, execution_key(name, instance.current_execution_id))
+    if current is None:
+        yield Fault("instance", f"instance {name!r} has no execution {instance.current_execution_id}", name)
+    elif current.status is not instance.status:
+        yield Fault("instance", f"instance {name!r} is {instance.status}, its execution {current.status}", name)
+    if (instance.completed_at is not None) != (instance.status in OVER):
+        yield Fault("instance", f"instance {name!r} is {instance.status} and ended {instance.completed_at}", name)
+
+
+def _execution_faults(state: Whole, execution: Execution) -> Iterator[Fault]:
+    name = execution.instance_id
+    said = f"execution {execution.execution_id} of {name!r}"
+    if state.get(Instance, name) is None:
+        yield Fault("execution", f"{said} belongs to nobody", name)
+    rows = state.history(execution.history_id)
+    if len(rows) != execution.event_count:
+        yield Fault("history", f"{said} has {len(rows)} events and counts {execution.event_count}", name)
+    for row in rows:
+        if ref_in(row.event) is not None:
+            continue
+        try:
+            decode_event(row.event)
+        except (msgspec.MsgspecError, ValueError) as problem:
+            yield Fault("history", f"{said}, event {row.event_id}: cannot be read: {problem}", name)
+
+
+def _turn_faults(state: Whole, turn: Turn) -> Iterator[Fault]:
+    name = turn.instance_id
+    authority = state.get(Authority, AUTHORITY) or Authority()
+    if turn.token is not None and turn.token > authority.last_token:
+        yield Fault("A3", f"the turn of {name!r} has token {turn.token} above {authority.last_token}", name)
+    if turn.locked_until is None and turn.messages:
+        yield Fault("turn", f"nobody holds {name!r}, and it has messages in hand", name)
+    for seq in turn.messages:
+        message = state.get(Message, message_key(seq))
+        if message is None or message.instance_id != name or message.parked is not None:
+            yield Fault("turn", f"the turn of {name!r} has message {seq}, which is not there for it", name)
+
+
+def _message_faults(state: Whole, message: Message) -> Iterator[Fault]:
+    if message.parked == UNREADABLE:
+        text = f"message {message.seq} for {message.instance_id!r} cannot be read and was set aside"
+        yield Fault("unreadable", text, message.instance_id)
+    elif message.parked is None and not is_expected(state, message.instance_id):
+        text = f"message {message.seq} waits for {message.instance_id!r}, which is not there and not parked for"
+        yield Fault("message", text, message.instance_id)

@@ -1,0 +1,190 @@
+"""The look-ups about workflow instances, as queries. The meaning is that of `stores.flowlines`."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, cast
+
+from holdfast.model.decisions import Decision
+from holdfast.model.ids import Token
+from holdfast.model.instances import (
+    Affinity,
+    Execution,
+    HistoryRow,
+    Instance,
+    InstanceStatus,
+    KeyValue,
+    Message,
+    Turn,
+    owner_prefix,
+)
+from holdfast.model.jobs import Job
+from holdfast.model.times import Timestamp
+from holdfast.rules.state import Lane
+from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals
+from holdfast.stores.sqlite.flowrows import (
+    AFFINITIES,
+    DECISIONS,
+    EXECUTIONS,
+    HISTORY,
+    INSTANCES,
+    KEY_VALUES,
+    MESSAGES,
+    TURNS,
+)
+from holdfast.stores.sqlite.rows import JOBS, Row, Table
+from holdfast.stores.sqlite.statements import SQL
+
+Values = Sequence[Any] | Mapping[str, Any]
+
+#: Above every character an owner goes on with.
+_BEYOND = "\U0010ffff"
+#: Lane → its table, its records up to a time, and its first time.
+FLOW_DUE: dict[Lane, tuple[Table, str, str]] = {
+    Lane.TURN: (TURNS, SQL["due_turns"], SQL["next_turn"]),
+    Lane.MAIL: (MESSAGES, SQL["due_mail"], SQL["next_mail"]),
+    Lane.PARKED: (MESSAGES, SQL["due_parked"], SQL["next_parked"]),
+    Lane.ROOT: (INSTANCES, SQL["ended_instances"], SQL["next_ended_instance"]),
+    Lane.AFFINITY: (AFFINITIES, SQL["due_affinities"], SQL["next_affinity"]),
+}
+
+
+class FlowLookups(ABC):
+    """What a view says about instances. A part of `Lookups`, which has the connection."""
+
+    _db: sqlite3.Connection
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Make sure that queries see everything this view contains."""
+
+    @abstractmethod
+    def _walk(self, table: Table, sql: str, values: Values) -> Iterator[Any]:
+        """Give the records of a query one by one."""
+
+    @abstractmethod
+    def _rows(self, sql: str, values: Values) -> Iterator[Row]:
+        """Give the rows of a query one by one."""
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def turn_by_token(self, token: Token) -> Turn | None:
+        """Give the turn with that token, or None."""
+        return next(self._walk(TURNS, SQL["turn_by_token"], (token,)), None)
+
+    def local_turns(self) -> Iterator[Turn]:
+        """Walk the turns that an opening of the store holds."""
+        return self._walk(TURNS, SQL["local_turns"], ())
+
+    def stuck_turns(self) -> Iterator[Turn]:
+        """Walk the turns that were given back with a reason and that nobody holds, by instance."""
+        return self._walk(TURNS, SQL["stuck_turns"], ())
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def candidates(self, now: Timestamp) -> Iterator[str]:
+        """Walk the instances that can be fetched, by their first message."""
+        walks = (self._rows(SQL[name], {"now": now}) for name in ("ready_mail", "timed_mail"))
+        seen: set[str] = set()
+        for _, _, instance_id in merge(*walks):
+            if instance_id not in seen:
+                seen.add(instance_id)
+                yield instance_id
+
+    def visible(self, instance_id: str, now: Timestamp) -> Iterator[Message]:
+        """Walk the messages of an instance that nothing holds back, in order."""
+        return self._walk(MESSAGES, SQL["visible_mail"], (instance_id, now))
+
+    def mail(self, instance_id: str) -> Sequence[Message]:
+        """Give all messages of an instance, by number."""
+        return list(self._walk(MESSAGES, SQL["mail"], (instance_id,)))
+
+    def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
+        """Give the queued timers that an event asked for."""
+        return list(self._walk(MESSAGES, SQL["timers"], (instance_id, execution_id, event_id)))
+
+    # --- instances --------------------------------------------------------------------------------------------------
+
+    def executions(self, instance_id: str) -> Sequence[Execution]:
+        """Give the executions of an instance, ascending."""
+        return list(self._walk(EXECUTIONS, SQL["executions_of"], (instance_id,)))
+
+    def children(self, instance_id: str) -> Sequence[str]:
+        """Give the instances whose parent this one is, oldest first."""
+        return [row[0] for row in self._rows(SQL["children"], (instance_id,))]
+
+    def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
+        """Give the events of a history with ids above `after`, by id; all, or the first ones."""
+        rows = self._rows(SQL["history_of"], (history_id, after, -1 if limit is None else limit))
+        return [HISTORY.read(row) for row in rows]
+
+    def keys(self, instance_id: str) -> Sequence[KeyValue]:
+        """Give the keys of an instance, by name."""
+        return list(self._walk(KEY_VALUES, SQL["keys_of"], (instance_id,)))
+
+    def decisions(self, instance_id: str) -> Sequence[Decision]:
+        """Give the questions of an instance, by id."""
+        return list(self._walk(DECISIONS, SQL["decisions_of"], (instance_id,)))
+
+    def instances(self, query: InstanceQuery) -> Sequence[Instance]:
+        """Give the matching instances, newest first."""
+        values = {
+            "before": query.before or (1 << 63) - 1,
+            "name": query.orchestration_name,
+            "parent": query.parent,
+        }
+        statuses = list(InstanceStatus) if query.statuses is None else query.statuses
+        walks: list[Iterator[Instance]] = [
+            self._walk(INSTANCES, SQL["instances_of_status"], {**values, "status": status.value})
+            for status in dict.fromkeys(statuses)
+        ]
+        newest_first = merge(*walks, key=lambda instance: instance.seq, reverse=True)
+        return list(islice(newest_first, query.limit))
+
+    def flow_totals(self) -> FlowTotals:
+        """Count instances, executions and events."""
+        self._settle()
+        executions, events = self._db.execute(SQL["count_executions"]).fetchone()
+        having = {InstanceStatus(status): count for status, count in self._db.execute(SQL["count_instances"])}
+        return FlowTotals(instances=having, executions=executions, events=events)
+
+    def mail_totals(self, now: Timestamp) -> MailTotals:
+        """Count what waits."""
+        self._settle()
+        whole, timers, parked, held = self._db.execute(SQL["count_mail"], {"now": now}).fetchone()
+        waiting, lost = self._db.execute(SQL["count_activities"], (now,)).fetchone()
+        return MailTotals(queued=whole - timers - held, timers=timers, parked=parked, activities=waiting + lost)
+
+    # --- activities and their sessions ------------------------------------------------------------------------------
+
+    def leased(self, token: Token) -> Job | None:
+        """Give the RUNNING activity whose lease has that token, or None."""
+        return next(self._walk(JOBS, SQL["leased"], (token,)), None)
+
+    def activities(self, owner: str) -> Sequence[Job]:
+        """Give the jobs of an activity, oldest first."""
+        return list(self._walk(JOBS, SQL["activities"], (owner,)))
+
+    def activities_of(self, instance_id: str) -> Sequence[Job]:
+        """Give the jobs of all activities of an instance, by id."""
+        prefix = owner_prefix(instance_id)
+        return list(self._walk(JOBS, SQL["activities_of"], (prefix, prefix + _BEYOND)))
+
+    def owned_queues(self) -> Sequence[str]:
+        """Give the queues in which activities wait, by name."""
+        return [row[0] for row in self._rows(SQL["owned_queues"], ())]
+
+    def affinities(self, owner_ids: Sequence[str]) -> Sequence[Affinity]:
+        """Give the sessions of these owners, by name."""
+        walks = (self._walk(AFFINITIES, SQL["affinities_of"], (owner,)) for owner in set(owner_ids))
+        found = [cast("Affinity", one) for walk in walks for one in walk]
+        return sorted(found, key=lambda one: one.session)
+
+    def is_spoken_of(self, session: str) -> bool:
+        """Tell whether a QUEUED or RUNNING job belongs to that session."""
+        self._settle()
+        return self._db.execute(SQL["is_spoken_of"], (session,)).fetchone() is not None
