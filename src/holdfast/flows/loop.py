@@ -161,7 +161,6 @@ class Loop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call it after all that is ready now."""
-        self._demand_alive()
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -176,7 +175,6 @@ class Loop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call it when a durable timer fires; if its time has come, after all that is ready now."""
-        self._demand_alive()
         timer = Timer(when, callback, args, self, context)
         timer.event_id = 0
         if when <= self.time():
@@ -205,7 +203,12 @@ class Loop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None, **rest: Any
     ) -> asyncio.Task[T]:
         """Make a task; without a name it gets its number in the execution, as every replay gives it."""
-        self._demand_alive()
+        if self._closed:
+            coro.close()
+            raise WorkflowNotAllowed(
+                "the workflow is no longer in this process; what its clean-up asks for now is not done.",
+                hint="It is asked for again wherever the workflow goes on.",
+            )
         _refuse_unordered(coro)
         if rest.pop("eager_start", None):
             raise refusal("start tasks eagerly", "let them start in the order they were created")
@@ -214,6 +217,8 @@ class Loop(asyncio.AbstractEventLoop):
         task: FlowTask[T] = FlowTask(
             coro, loop=self, number=number, name=name or f"task-{self._named}", context=context
         )
+        # Dropped only with the whole execution, on purpose.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own switch for this
         # Held until done: a task that nobody else holds must not vanish when memory happens to be collected.
         self._tasks[number] = task
         if len(self._tasks) > self._sweep_tasks:
@@ -266,27 +271,17 @@ class Loop(asyncio.AbstractEventLoop):
         if self._closed:
             return
         self.halted = self._closed = True
+        suspended = [task.get_coro() for task in self.live_tasks()]
+        suspended.extend(getattr(generator, "ag_await", None) for generator in self._generators)
+        with self._active():
+            for coro in suspended:
+                if isinstance(coro, Coroutine):
+                    # Users' clean-up may fail: the code is thrown away, and nobody would hear of it.
+                    with suppress(BaseException):
+                        coro.close()
         self._ready.clear()
-        for task in self.live_tasks():
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is dropped on purpose
-            coro = task.get_coro()
-            assert isinstance(coro, Coroutine)
-            with suppress(BaseException):  # users' clean-up may fail: the code is thrown away, and nobody would hear
-                coro.close()
-        for generator in self._generators:
-            inner = getattr(generator, "ag_await", None)
-            if isinstance(inner, Coroutine):
-                with suppress(BaseException):  # the same
-                    inner.close()
         self._tasks.clear()
         self._generators.clear()
-
-    def _demand_alive(self) -> None:
-        if self._closed:
-            raise WorkflowNotAllowed(
-                "the workflow is no longer in this process; what its clean-up asks for now is not done.",
-                hint="It is asked for again wherever the workflow goes on.",
-            )
 
 
 def _install_refusals() -> None:
