@@ -11,6 +11,7 @@ from flowskit import assert_alike, kinds_of, run
 from holdfast.errors import InvalidValue
 from holdfast.flows import face as hf
 from holdfast.model.history import Status
+from holdfast.model.workitems import QueueMessage
 from holdfast.testing.flows import START_MS, World
 
 
@@ -179,8 +180,6 @@ def test_without_options_the_answer_is_the_text():
 
 
 def _message(data):
-    from holdfast.model.workitems import QueueMessage
-
     return QueueMessage(instance="i", name="@decision/2", data=data)
 
 

@@ -52,7 +52,9 @@ def test_time_is_that_of_the_last_event_and_constant_between_events():
     assert result_of(main) == [begin, begin, begin, begin + 2.5, begin + 2.5]
 
 
-@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.0001, 1), (0.001, 1), (0.0011, 2), (0.1, 100), (86400.3, 86400300)])
+@pytest.mark.parametrize(
+    ("seconds", "milliseconds"), [(0.0001, 1), (0.001, 1), (0.0011, 2), (0.1, 100), (86400.3, 86400300)]
+)
 def test_a_timer_is_rounded_up_to_the_millisecond(seconds, milliseconds):
     async def main() -> None:
         await asyncio.sleep(seconds)

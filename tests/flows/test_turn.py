@@ -305,7 +305,9 @@ def test_what_is_open_ends_in_the_same_commit_and_what_is_detached_is_honoured(w
     sent = [(type(one).__name__, getattr(one, "instance", "")) for one in commit.orchestrator_items]
     assert ("StartOrchestration", "own") in sent
     assert ("QueueMessage", "friend") in sent
-    assert [name for kind, name in sent if kind == "CancelInstance"] == [f"i::sub::1-{by_kind['SubOrchestrationScheduled'][0]}"]
+    assert [name for kind, name in sent if kind == "CancelInstance"] == [
+        f"i::sub::1-{by_kind['SubOrchestrationScheduled'][0]}"
+    ]
     assert kinds_of(commit.history_delta)[-1] in {
         "OrchestrationCompleted",
         "OrchestrationFailed",
@@ -374,7 +376,10 @@ def test_the_parent_is_told_of_the_end(world):
     [
         lambda history: history[1:],
         lambda history: [*history[:1], *history[2:]],
-        lambda history: [*history, msgspec.structs.replace(history[-1], kind=kinds.TimerFired(fire_at_ms=0), event_id=9)],
+        lambda history: [
+            *history,
+            msgspec.structs.replace(history[-1], kind=kinds.TimerFired(fire_at_ms=0), event_id=9),
+        ],
     ],
     ids=["headless", "gap", "ids jump"],
 )

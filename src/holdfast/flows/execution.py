@@ -21,7 +21,7 @@ from holdfast.flows.blocking import Lockstep
 from holdfast.flows.chance import Chance
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.failures import details_of, encoding_details
-from holdfast.flows.forbidden import inside, is_collecting
+from holdfast.flows.forbidden import enter, inside, is_collecting, leave
 from holdfast.flows.loop import Loop, Timer
 from holdfast.flows.mailboxes import Mailboxes
 from holdfast.flows.matching import UNAWAITED, Difference, Script, describe_event, describe_step, nondeterminism
@@ -129,7 +129,7 @@ class Execution:
             )
             self.is_replaying = True
             while not self.blocked:
-                event = self._script.next_delivery(self._idle_words())
+                event = self._script.next_delivery(self._idle_words)
                 if event is None:
                     break
                 if isinstance(event.kind, kinds.TERMINAL):
@@ -181,8 +181,11 @@ class Execution:
         self._run()
 
     def _run(self) -> None:
-        with inside():
+        before = enter()
+        try:
             self._loop.run_until_idle()
+        finally:
+            leave(before)
         if self.blocked is None and self.terminal is None:
             self._settle()
 

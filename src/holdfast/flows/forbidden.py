@@ -2,8 +2,8 @@
 
 Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refuses, within a turn only, what the
 interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. Where an older interpreter does not tell,
-the function itself is wrapped, once the first turn runs. Importing a module is exempt. No sandbox: clocks and randomness
-are found by replay, by the linter, and by `watching` in tests.
+the function itself is wrapped, once the first turn runs. Importing a module is exempt. No sandbox: clocks and
+randomness are found by replay, by the linter, and by `watching` in tests.
 """
 
 from __future__ import annotations
@@ -162,9 +162,8 @@ def is_collecting() -> bool:
     return _turns.collecting
 
 
-@contextmanager
-def inside() -> Iterator[None]:
-    """Guard this thread while workflow code runs in it."""
+def enter() -> bool:
+    """Guard this thread from here on, and say whether it was guarded before."""
     global _hooked  # noqa: PLW0603 - the interpreter has one list of hooks, and takes none back
     if not _hooked:
         with _hook_mutex:
@@ -175,10 +174,22 @@ def inside() -> Iterator[None]:
                 _hooked = True
     before = _turns.inside
     _turns.inside = True
+    return before
+
+
+def leave(before: bool) -> None:  # noqa: FBT001 - what `enter` gave
+    """Be guarded again as before."""
+    _turns.inside = before
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """Guard this thread while workflow code runs in it."""
+    before = enter()
     try:
         yield
     finally:
-        _turns.inside = before
+        leave(before)
 
 
 @contextmanager

@@ -23,6 +23,9 @@ from holdfast.flows.forbidden import LOOP, refusal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+#: What a thread was doing before this loop ran in it.
+_Before = tuple[asyncio.AbstractEventLoop | None, Any]
+
 #: Tasks and generators that ended are let go when there are twice as many as were left last time, and at least these.
 SWEEP = 64
 
@@ -110,28 +113,38 @@ class Loop(asyncio.AbstractEventLoop):
     def run_until_idle(self) -> None:
         """Call what is ready, in order, until nothing is or the loop was halted."""
         ready = self._ready
-        with self._active():
+        before = self._enter()
+        try:
             while ready and not self.halted:
                 handle = ready.popleft()
                 if not handle.cancelled():
-                    # Its task keeps a SystemExit, and fails by it; a worker does not end because a workflow says so.
-                    with suppress(SystemExit):
+                    try:
                         handle._run()  # noqa: SLF001 - a handle is run by its loop; there is no other way
+                    except SystemExit:
+                        continue  # its task keeps it, and fails by it; no worker ends because a workflow says so
+        finally:
+            self._leave(before)
 
-    @contextmanager
-    def _active(self) -> Iterator[None]:
+    def _enter(self) -> _Before:
         """Be the running loop of this thread, for asyncio and for asynchronous generators."""
-        before = events._get_running_loop()  # noqa: SLF001 - what asyncio.run does
-        hooks = sys.get_asyncgen_hooks()
+        before = events._get_running_loop(), sys.get_asyncgen_hooks()  # noqa: SLF001 - what asyncio.run does
         sys.set_asyncgen_hooks(firstiter=self._keep_generator, finalizer=_let_go)
         events._set_running_loop(self)  # noqa: SLF001 - the same
         self._running = True
+        return before
+
+    def _leave(self, before: _Before) -> None:
+        self._running = False
+        events._set_running_loop(before[0])  # noqa: SLF001 - the same
+        sys.set_asyncgen_hooks(*before[1])
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        before = self._enter()
         try:
             yield
         finally:
-            self._running = False
-            events._set_running_loop(before)  # noqa: SLF001 - the same
-            sys.set_asyncgen_hooks(*hooks)
+            self._leave(before)
 
     def _keep_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         # Kept until it ends: the moment of its collection is no event, so nothing may hang on it.
@@ -271,7 +284,7 @@ class Loop(asyncio.AbstractEventLoop):
         if self._closed:
             return
         self.halted = self._closed = True
-        suspended = [task.get_coro() for task in self.live_tasks()]
+        suspended: list[Any] = [task.get_coro() for task in self.live_tasks()]
         suspended.extend(getattr(generator, "ag_await", None) for generator in self._generators)
         with self._active():
             for coro in suspended:

@@ -34,6 +34,9 @@ from holdfast.model.workitems import (
     WorkItem,
 )
 
+#: The id of a timer that no event asked for: it only wakes an instance whose worker died between two commits.
+WAKER = 0
+
 Begin = StartOrchestration | ContinueAsNew
 
 
@@ -84,6 +87,7 @@ class Turn:
         self.blocked: Blocked | None = None
         self.abandoned: Abandoned | None = None
         self._late: list[WorkItem] = []
+        self._is_kept_awake = False
         self._terminal_recorded = False
         self._open(resident, now_ms)
 
@@ -233,6 +237,8 @@ class Turn:
 
     def _deliver_one(self, execution: Execution, message: WorkItem, now_ms: int) -> None:
         match message:
+            case TimerFired() if message.id == WAKER:
+                self._is_kept_awake = False
             case CancelInstance() if message.force or execution.definition.cancel_grace_s == 0:
                 execution.force_end(cancelled_details(message.reason))
             case TimerFired() if _is_cancel_deadline(execution, message):
@@ -273,8 +279,7 @@ class Turn:
         """Tell whether another than its own parent asked for this instance, and waits for it."""
         if message.parent_instance is None or message.parent_id is None:
             return False
-        first = self._item.history[0] if self._item.history else self._live().started
-        begun = first.kind
+        begun = (self._item.history[0] if self.execution is None else self.execution.started).kind
         return not isinstance(begun, kinds.OrchestrationStarted) or (
             (begun.parent_instance, begun.parent_id, begun.parent_execution_id or 1)
             != (message.parent_instance, message.parent_id, message.parent_execution_id or 1)
@@ -335,8 +340,11 @@ class Turn:
             return "abandoned"
         return "over" if self._ended is not None or self._live().terminal is not None else "running"
 
-    def commit(self) -> TurnCommit:
-        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned."""
+    def commit(self, *, hold_until_ms: int | None = None) -> TurnCommit:
+        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned.
+
+        With `hold_until_ms` the turn goes on under its lock, whose end that is; see `_keep_awake`.
+        """
         assert self.blocked is None
         assert self.abandoned is None
         if self._ended is not None:
@@ -345,6 +353,7 @@ class Turn:
         for answer in self._answers:
             execution.outbox.send(answer)
         self._answers = []
+        self._keep_awake(execution, hold_until_ms)
         metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
         if execution.terminal is not None:
             metadata = self._conclude(execution, execution.terminal)
@@ -352,6 +361,14 @@ class Turn:
             metadata = _introduced(metadata, execution)
             self._is_new = False
         return execution.outbox.take(metadata)
+
+    def _keep_awake(self, execution: Execution, hold_until_ms: int | None) -> None:
+        """See that a turn whose messages are gone, and whose worker dies, is taken up again when its lock ends."""
+        if hold_until_ms is not None and not self._is_kept_awake:
+            execution.outbox.wake(WAKER, hold_until_ms)
+        elif hold_until_ms is None and self._is_kept_awake:
+            execution.outbox.let_sleep(WAKER)
+        self._is_kept_awake = hold_until_ms is not None
 
     def _conclude(self, execution: Execution, terminal: kinds.AnyKind) -> ExecutionMetadata:
         metadata = conclude(execution.outbox, execution.started, terminal, open_of(execution))

@@ -39,6 +39,8 @@ R = TypeVar("R")
 
 #: Milliseconds: when every world begins.
 START_MS = 1_767_225_600_000
+#: Milliseconds that a lock lives without being renewed.
+LOCK_MS = 30_000
 #: Moves after which a run is taken to go round in circles.
 MANY_MOVES = 1_000_000
 
@@ -273,7 +275,7 @@ class World:
         running: list[StepCall] = []
         while not turn.is_idle:
             if turn.must_commit:
-                self._commit(row, turn, batch)
+                self._commit(row, turn, batch, hold=True)
                 batch = []
             running.extend(turn.take_steps())
             stopped = turn.take_stopped_steps()
@@ -285,12 +287,12 @@ class World:
             turn.finish_step(call.step_no, _run_step(call), self.now_ms)
         return batch
 
-    def _commit(self, row: Row, turn: Turn, batch: Sequence[Any]) -> None:
+    def _commit(self, row: Row, turn: Turn, batch: Sequence[Any], *, hold: bool = False) -> None:
         number = self.commits
         if (number, "before") in self._crashes:
             self._crashes.remove((number, "before"))
             raise Crash
-        commit = turn.commit()
+        commit = turn.commit(hold_until_ms=self.now_ms + LOCK_MS if hold else None)
         self.commits += 1
         self.commit_log.append(commit)
         gone = {found[1] for found in batch}
@@ -303,9 +305,9 @@ class World:
     def _apply(self, row: Row, commit: TurnCommit) -> None:
         row.execution_id = max(row.execution_id, commit.execution_id)
         history = row.histories.setdefault(commit.execution_id, [])
-        known = {event.event_id for event in history}
-        assert not known.intersection(event.event_id for event in commit.history_delta), "duplicate event id"
-        history.extend(commit.history_delta)
+        for event in commit.history_delta:
+            assert event.event_id > (history[-1].event_id if history else 0), "event ids must rise"
+            history.append(event)
         for item in commit.worker_items:
             assert isinstance(item, ActivityExecute)
             self._jobs[item.instance, item.execution_id, item.id] = item
