@@ -437,3 +437,91 @@ def test_a_recorded_input_that_no_longer_fits_blocks(world):
     turn = turn_of(world, [start()])
     assert turn.blocked.kind == "Input"
     assert "user" in turn.blocked.text
+
+
+# --- steps in a turn --------------------------------------------------------------------------------------------------
+
+
+def slow_step(world):
+    async def main() -> str:
+        try:
+            async with asyncio.timeout(10):
+                return await hf.step(str, "done")
+        except TimeoutError:
+            return "late"
+
+    world.workflow(main)
+
+
+def test_a_timer_that_fires_while_a_step_runs_is_delivered_within_the_turn(world):
+    slow_step(world)
+    turn = turn_of(world, [start()])
+    (call,) = turn.take_steps()
+    assert not turn.is_idle
+    turn.deliver(
+        [workitems.TimerFired(instance="i", execution_id=1, id=2, fire_at_ms=START_MS + 10_000)], START_MS + 10_000
+    )
+    assert turn.take_stopped_steps() == [1]
+    turn.finish_step(call.step_no, '"too late"', START_MS + 11_000)
+    assert turn.stage == "over"
+    assert turn.commit().metadata.output == '"late"'
+
+
+def test_steps_that_run_when_the_workflow_ends_are_stopped(world):
+    slow_step(world)
+    turn = turn_of(world, [start()])
+    turn.take_steps()
+    turn.deliver([workitems.CancelInstance(instance="i", reason="now", force=True)], START_MS)
+    assert turn.take_stopped_steps() == [1]
+
+
+def test_a_turn_that_goes_on_under_its_lock_leaves_a_waker_and_takes_it_back(world):
+    async def main() -> int:
+        return await hf.step(int, 1) + await hf.step(int, 2)
+
+    world.workflow(main)
+    turn = turn_of(world, [start()])
+    (call,) = turn.take_steps()
+    turn.finish_step(call.step_no, "1", START_MS)
+    assert turn.must_commit
+    assert turn.take_steps() == []
+    held = turn.commit(hold_until_ms=START_MS + 30_000)
+    assert held.orchestrator_items == (
+        workitems.TimerFired(instance="i", execution_id=1, id=0, fire_at_ms=START_MS + 30_000),
+    )
+    (call,) = turn.take_steps()
+    turn.finish_step(call.step_no, "2", START_MS)
+    last = turn.commit()
+    assert last.cancelled_timers == (0,)
+    assert last.metadata.output == "3"
+
+
+def test_a_worker_that_dies_under_its_lock_is_followed_by_another(world):
+    async def main() -> int:
+        return await hf.step(int, 1) + await hf.step(int, 2)
+
+    world = World(crashes=[(1, "before")])
+    assert world.run(world.workflow(main)) == 3
+    assert world.now_ms == START_MS + 30_000
+
+
+def test_signals_and_cancels_that_meet_a_continuation_go_on(world):
+    async def main() -> None:
+        await hf.signal("go")
+        hf.continue_as_new()
+
+    world.workflow(main)
+    messages = [
+        start(),
+        signal("unread", "1"),
+        signal("go"),
+        signal("late", "2"),
+        workitems.ExternalRaised(instance="i", name="outside", data="3"),
+        workitems.CancelInstance(instance="i", reason="stop"),
+        workitems.ActivityCompleted(instance="i", execution_id=1, id=9, result="0"),
+    ]
+    turn = turn_of(world, messages)
+    following, cancel = turn.commit().orchestrator_items
+    assert following.carry_forward_events == (("unread", "1"), ("late", "2"), ("outside", "3"))
+    assert isinstance(cancel, workitems.CancelInstance)
+    assert len(turn.dropped) == 1

@@ -55,6 +55,8 @@ class Open(msgspec.Struct, gc=False):
 
     kind: AnyKind
     future: asyncio.Future[AnyKind]
+    #: Sends its work off, given the event id; for a fork, which must do so again.
+    dispatch: Callable[[int], None]
     #: A child that stays when its parent ends.
     leave: bool = False
 
@@ -326,8 +328,15 @@ class Execution:
         except Halt:
             self._demand_alive()
             return 0, future
-        self.open[event.event_id] = Open(kind=event.kind, future=future, leave=leave)
+        self.open[event.event_id] = Open(kind=event.kind, future=future, dispatch=dispatch, leave=leave)
         return event.event_id, future
+
+    def dispatch_again(self) -> None:
+        """Send off all open work once more: this execution goes on from a copy of another's history."""
+        for event_id, opened in self.open.items():
+            opened.dispatch(event_id)
+        for event_id, timer in self.timers.items():
+            self.outbox.wake(event_id, timer.fire_at_ms)
 
     def withdraw(self, event_id: int, reason: str) -> None:
         """No longer wait for an activity, child or decision: it is cancelled in this commit, unless it ended."""
@@ -420,7 +429,8 @@ class Execution:
         except Halt:
             self._demand_alive()
             return  # it never fires, and nobody is left to miss it
-        timer.event_id = event.event_id
+        assert isinstance(event.kind, kinds.TimerCreated)
+        timer.event_id, timer.fire_at_ms = event.event_id, event.kind.fire_at_ms
         self.timers[event.event_id] = timer
 
     def stop_timer(self, timer: Timer) -> None:

@@ -157,6 +157,11 @@ def _on_collection(phase: str, _facts: dict[str, int]) -> None:
     _turns.collecting = phase == "start"
 
 
+def is_inside() -> bool:
+    """Tell whether workflow code runs in this thread now."""
+    return _turns.inside
+
+
 def is_collecting() -> bool:
     """Tell whether the code that runs now was called by the garbage collector: no replay would call it there again."""
     return _turns.collecting

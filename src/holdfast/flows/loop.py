@@ -53,9 +53,12 @@ class Timekeeper(Protocol):
 class Timer(asyncio.TimerHandle):
     """A call that is due at a time."""
 
-    __slots__ = ("event_id",)
+    __slots__ = ("event_id", "fire_at_ms")
 
+    #: 0: it is no durable one.
     event_id: int
+    #: The recorded time, which may be another than the code asks for now.
+    fire_at_ms: int
 
 
 class FlowFuture(asyncio.Future[T]):
@@ -189,7 +192,7 @@ class Loop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         """Call it when a durable timer fires; if its time has come, after all that is ready now."""
         timer = Timer(when, callback, args, self, context)
-        timer.event_id = 0
+        timer.event_id = timer.fire_at_ms = 0
         if when <= self.time():
             self._ready.append(timer)
         else:

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.ending import conclude, end_from_history, next_execution, open_of
+from holdfast.flows.ending import conclude, end_from_history, goes_on, next_execution, open_of
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.messages import event_for
 from holdfast.flows.steps import StepCall
@@ -230,10 +230,18 @@ class Turn:
         execution = self._live()
         for at, message in enumerate(messages):
             if execution.terminal is not None:
-                self._late.extend(messages[at:])
+                self._keep_late(execution.terminal, messages[at:])
                 break
             self._deliver_one(execution, message, now_ms)
         self._finish_if_ended()
+
+    def _keep_late(self, terminal: kinds.AnyKind, messages: Sequence[WorkItem]) -> None:
+        """Take what comes after the end: some of it goes on to the next execution, if there is one."""
+        for message in messages:
+            if isinstance(terminal, kinds.OrchestrationContinuedAsNew) and goes_on(message):
+                self._late.append(message)
+            else:
+                self._drop(message, "the execution has ended")
 
     def _deliver_one(self, execution: Execution, message: WorkItem, now_ms: int) -> None:
         match message:
@@ -372,8 +380,9 @@ class Turn:
 
     def _conclude(self, execution: Execution, terminal: kinds.AnyKind) -> ExecutionMetadata:
         metadata = conclude(execution.outbox, execution.started, terminal, open_of(execution))
+        late, self._late = self._late, []
         if execution.continuation is not None and isinstance(terminal, kinds.OrchestrationContinuedAsNew):
-            for message in next_execution(execution, execution.continuation, self._late):
+            for message in next_execution(execution, execution.continuation, late):
                 execution.outbox.send(message)
         return metadata
 
@@ -383,9 +392,7 @@ class Turn:
             return
         self._terminal_recorded = True
         execution.record(execution.terminal)
-        if not isinstance(execution.terminal, kinds.OrchestrationContinuedAsNew):
-            for message in self._late:
-                self._drop(message, "the instance has ended")
+        execution.stopped_steps.extend(call.step_no for call in execution.steps.values() if call.is_started)
 
     def discard(self) -> None:
         """Throw away what was not committed: the lock is lost, or the turn cannot be written."""

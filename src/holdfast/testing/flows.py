@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from holdfast.flows.execution import Execution
 from holdfast.flows.failures import details_of
 from holdfast.flows.steps import StepCall, running_key
 from holdfast.flows.turn import Turn
+from holdfast.flows.watching import watching
 from holdfast.flows.workflows import Activity, Workflow
 from holdfast.model import kinds
 from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit
@@ -68,9 +70,18 @@ class World:
     """Definitions, a provider and workers, all under one seed."""
 
     def __init__(
-        self, seed: int = 0, *, sticky: bool = True, batches: bool = True, crashes: Sequence[tuple[int, str]] = ()
+        self,
+        seed: int = 0,
+        *,
+        sticky: bool = True,
+        batches: bool = True,
+        crashes: Sequence[tuple[int, str]] = (),
+        watch: bool = False,
     ) -> None:
-        """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes one message."""
+        """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes all messages.
+
+        With `watch`, workflow code that reads a clock or randomness directly gets an error; that is slow.
+        """
         self.definitions = Definitions(codec_of)
         self.activities: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self.rows: dict[str, Row] = {}
@@ -86,6 +97,7 @@ class World:
         self._sticky = sticky
         self._batches = batches
         self._crashes = set(crashes)
+        self._watch = watch
         self._residents: dict[str, Execution] = {}
         self._jobs: dict[tuple[str, int, int], ActivityExecute] = {}
         self._seq = 0
@@ -185,7 +197,8 @@ class World:
         chosen = moves[self._rng.randrange(len(moves))]
         try:
             if isinstance(chosen, str):
-                self._run_turn(chosen)
+                with watching() if self._watch else nullcontext():
+                    self._run_turn(chosen)
             else:
                 self._run_job(chosen)
         except Crash:
