@@ -38,22 +38,26 @@ def test_class_bases_message_arguments_and_traceback_are_kept():
     assert "test_failures.py" in details.traceback
 
 
+def fail():
+    raise ValueError("inner")
+
+
 def test_causes_are_kept_and_what_was_suppressed_is_not():
     def chain():
         try:
-            raise ValueError("inner")
+            fail()
         except ValueError as inner:
             raise KeyError("outer") from inner
 
     def implicit():
         try:
-            raise ValueError("inner")
+            fail()
         except ValueError:
             raise KeyError("outer")  # noqa: B904 - implicit, on purpose
 
     def hidden():
         try:
-            raise ValueError("inner")
+            fail()
         except ValueError:
             raise KeyError("outer") from None
 

@@ -14,9 +14,9 @@ from holdfast.flows import face as hf
 from holdfast.testing.flows import World
 
 READS = {
-    "time.time": (time.time, "hf.now"),
+    "time.time": (time.time, "hf.now"),  # noqa: TID251 - the mistake in question
     "time.monotonic": (time.monotonic, "hf.now"),
-    "datetime.now": (lambda: datetime.now(UTC), "hf.now"),
+    "datetime.now": (lambda: datetime.now(UTC), "hf.now"),  # noqa: TID251 - the same
     "date.today": (lambda: date.today(), "hf.now"),  # noqa: DTZ011, PLW0108 - the mistake in question
     "random.random": (random.random, "hf.random"),
     "random.choice": (lambda: random.choice([1, 2]), "hf.random"),
@@ -43,7 +43,7 @@ def test_what_the_runtime_gives_is_no_mistake(caplog):
     caplog.set_level(logging.INFO, "holdfast.workflow")
 
     def clock() -> float:
-        return time.time()
+        return time.time()  # noqa: TID251 - in a step it is none
 
     world = World(watch=True)
     activity = world.activity(clock)

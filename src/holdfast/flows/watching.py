@@ -51,7 +51,7 @@ _SHARED_RANDOM = getattr(random, "_inst", None)
 
 @contextmanager
 def watching(tell: Callable[[Exception], None] | None = None) -> Iterator[None]:
-    """Find direct reads of clocks and randomness by workflow code in this thread: raise WorkflowNotAllowed, or `tell`."""
+    """Find direct reads of clocks and randomness by workflow code in here: raise WorkflowNotAllowed, or `tell` it."""
 
     def look(frame: FrameType, event: str, found: Any) -> None:
         if event != "c_call" or not is_inside() or frame.f_code.co_filename.startswith(_QUIET):

@@ -21,7 +21,7 @@ from holdfast.flows.failures import details_of
 from holdfast.flows.steps import StepCall, running_key
 from holdfast.flows.turn import Turn
 from holdfast.flows.watching import watching
-from holdfast.flows.workflows import Activity, Workflow
+from holdfast.flows.workflows import Activity, Workflow, activity
 from holdfast.model import kinds
 from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit
 from holdfast.model.kinds import AnyKind
@@ -114,7 +114,7 @@ class World:
     def activity(self, function: Callable[..., R], **options: Any) -> Activity[..., R]:
         """Register an activity."""
         codec = SignatureCodec(function)
-        made: Activity[..., R] = Activity.of(function, codec, **options)
+        made: Activity[..., R] = activity(function, codec, **options)
         self.activities[made.name] = (function, codec)
         return made
 
