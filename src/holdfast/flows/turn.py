@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.ending import conclude, end_from_history, next_execution, open_of
+from holdfast.flows.ending import conclude, end_from_history, goes_on, next_execution, open_of
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.messages import event_for
 from holdfast.flows.steps import StepCall
@@ -33,6 +33,9 @@ from holdfast.model.workitems import (
     TimerFired,
     WorkItem,
 )
+
+#: The id of a timer that no event asked for: it only wakes an instance whose worker died between two commits.
+WAKER = 0
 
 Begin = StartOrchestration | ContinueAsNew
 
@@ -84,6 +87,7 @@ class Turn:
         self.blocked: Blocked | None = None
         self.abandoned: Abandoned | None = None
         self._late: list[WorkItem] = []
+        self._is_kept_awake = False
         self._terminal_recorded = False
         self._open(resident, now_ms)
 
@@ -226,13 +230,23 @@ class Turn:
         execution = self._live()
         for at, message in enumerate(messages):
             if execution.terminal is not None:
-                self._late.extend(messages[at:])
+                self._keep_late(execution.terminal, messages[at:])
                 break
             self._deliver_one(execution, message, now_ms)
         self._finish_if_ended()
 
+    def _keep_late(self, terminal: kinds.AnyKind, messages: Sequence[WorkItem]) -> None:
+        """Take what comes after the end: some of it goes on to the next execution, if there is one."""
+        for message in messages:
+            if isinstance(terminal, kinds.OrchestrationContinuedAsNew) and goes_on(message):
+                self._late.append(message)
+            else:
+                self._drop(message, "the execution has ended")
+
     def _deliver_one(self, execution: Execution, message: WorkItem, now_ms: int) -> None:
         match message:
+            case TimerFired() if message.id == WAKER:
+                self._is_kept_awake = False
             case CancelInstance() if message.force or execution.definition.cancel_grace_s == 0:
                 execution.force_end(cancelled_details(message.reason))
             case TimerFired() if _is_cancel_deadline(execution, message):
@@ -273,8 +287,7 @@ class Turn:
         """Tell whether another than its own parent asked for this instance, and waits for it."""
         if message.parent_instance is None or message.parent_id is None:
             return False
-        first = self._item.history[0] if self._item.history else self._live().started
-        begun = first.kind
+        begun = (self._item.history[0] if self.execution is None else self.execution.started).kind
         return not isinstance(begun, kinds.OrchestrationStarted) or (
             (begun.parent_instance, begun.parent_id, begun.parent_execution_id or 1)
             != (message.parent_instance, message.parent_id, message.parent_execution_id or 1)
@@ -335,8 +348,11 @@ class Turn:
             return "abandoned"
         return "over" if self._ended is not None or self._live().terminal is not None else "running"
 
-    def commit(self) -> TurnCommit:
-        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned."""
+    def commit(self, *, hold_until_ms: int | None = None) -> TurnCommit:
+        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned.
+
+        With `hold_until_ms` the turn goes on under its lock, whose end that is; see `_keep_awake`.
+        """
         assert self.blocked is None
         assert self.abandoned is None
         if self._ended is not None:
@@ -345,6 +361,7 @@ class Turn:
         for answer in self._answers:
             execution.outbox.send(answer)
         self._answers = []
+        self._keep_awake(execution, hold_until_ms)
         metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
         if execution.terminal is not None:
             metadata = self._conclude(execution, execution.terminal)
@@ -353,10 +370,19 @@ class Turn:
             self._is_new = False
         return execution.outbox.take(metadata)
 
+    def _keep_awake(self, execution: Execution, hold_until_ms: int | None) -> None:
+        """See that a turn whose messages are gone, and whose worker dies, is taken up again when its lock ends."""
+        if hold_until_ms is not None and not self._is_kept_awake:
+            execution.outbox.wake(WAKER, hold_until_ms)
+        elif hold_until_ms is None and self._is_kept_awake:
+            execution.outbox.let_sleep(WAKER)
+        self._is_kept_awake = hold_until_ms is not None
+
     def _conclude(self, execution: Execution, terminal: kinds.AnyKind) -> ExecutionMetadata:
         metadata = conclude(execution.outbox, execution.started, terminal, open_of(execution))
+        late, self._late = self._late, []
         if execution.continuation is not None and isinstance(terminal, kinds.OrchestrationContinuedAsNew):
-            for message in next_execution(execution, execution.continuation, self._late):
+            for message in next_execution(execution, execution.continuation, late):
                 execution.outbox.send(message)
         return metadata
 
@@ -366,9 +392,7 @@ class Turn:
             return
         self._terminal_recorded = True
         execution.record(execution.terminal)
-        if not isinstance(execution.terminal, kinds.OrchestrationContinuedAsNew):
-            for message in self._late:
-                self._drop(message, "the instance has ended")
+        execution.stopped_steps.extend(call.step_no for call in execution.steps.values() if call.is_started)
 
     def discard(self) -> None:
         """Throw away what was not committed: the lock is lost, or the turn cannot be written."""
