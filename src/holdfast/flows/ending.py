@@ -173,15 +173,19 @@ def next_execution(execution: Execution, asked: Continuation, late: Sequence[Wor
 
 def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int) -> TurnCommit:
     """End an instance without its code: what is open is read from its history."""
-    outbox = Outbox(item.instance, item.execution_id)
     terminal = kinds.OrchestrationFailed(details=details)
-    history = item.history
+    history, execution_id = item.history, item.execution_id
+    begun = _not_begun(item, now_ms)
+    if begun is not None:
+        history, execution_id = (begun,), begun.execution_id
+    outbox = Outbox(item.instance, execution_id)
+    outbox.events.extend(() if begun is None else (begun,))
     is_readable = item.history_error is None and bool(history)
     last = history[-1] if history else None
     event = Event(
         event_id=last.event_id + 1 if is_readable and last is not None else REPAIR_EVENT_ID,
         instance=item.instance,
-        execution_id=item.execution_id,
+        execution_id=execution_id,
         timestamp_ms=max(now_ms, 0 if last is None else last.timestamp_ms),
         kind=terminal,
     )
@@ -195,6 +199,33 @@ def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int
             )
         )
     return outbox.take(conclude(outbox, history[0], terminal, open_in(history)))
+
+
+def _not_begun(item: OrchestrationItem, now_ms: int) -> Event | None:
+    """Give the first event of an execution whose start is still among the messages; without it no parent is told."""
+    last = item.history[-1].kind if item.history else None
+    begin: StartOrchestration | ContinueAsNew | None = None
+    if last is None and item.history_error is None:
+        begin = next((found for found in item.messages if isinstance(found, StartOrchestration | ContinueAsNew)), None)
+    elif isinstance(last, kinds.OrchestrationContinuedAsNew):
+        begin = next((found for found in item.messages if isinstance(found, ContinueAsNew)), None)
+    if begin is None:
+        return None
+    return Event(
+        event_id=1,
+        instance=item.instance,
+        execution_id=item.execution_id + (last is not None),
+        timestamp_ms=now_ms,
+        kind=kinds.OrchestrationStarted(
+            name=begin.orchestration,
+            version=begin.version or item.version,
+            input=begin.input,
+            parent_instance=begin.parent_instance,
+            parent_id=begin.parent_id,
+            parent_execution_id=begin.parent_execution_id,
+            carry_forward_events=begin.carry_forward_events if isinstance(begin, ContinueAsNew) else (),
+        ),
+    )
 
 
 def goes_on(item: WorkItem) -> bool:

@@ -86,6 +86,8 @@ class Execution:
         #: Milliseconds since 1970, as of the event delivered last.
         self.now_ms = 0
         self.last_event_id = 0
+        #: Where the store keeps its events; None: nobody has asked yet.
+        self.history_id: int | None = None
         #: Recorded events are being delivered.
         self.is_replaying = False
         self.outbox = Outbox(instance, execution_id)
@@ -412,6 +414,11 @@ class Execution:
         """Wait in the thread of a `def` workflow."""
         assert self._lockstep is not None
         return self._lockstep.wait(awaitable)
+
+    @property
+    def thread_ident(self) -> int | None:
+        """Name the thread that a `def` workflow has of its own."""
+        return None if self._lockstep is None else self._lockstep.thread_ident
 
     # --- the loop's time ----------------------------------------------------------------------------------------------
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from holdfast.errors import HistoryCorrupt
 from holdfast.flows.asking import (
     Asking,
     each,
-    encoded,
     maybe_seconds,
     message_of,
     refuse,
@@ -20,19 +16,15 @@ from holdfast.flows.asking import (
     told_as,
     typed,
 )
-from holdfast.flows.contents import events_of, item_of, text_of
+from holdfast.flows.contents import events_of
 from holdfast.flows.filters import DispatcherCapabilityFilter
+from holdfast.flows.translating import ack_command, delta_of, orchestration_item, readable
 from holdfast.model.flowcommands import (
     AbandonTurn,
-    AckTurn,
     AnnounceHandlers,
     AppendHistory,
-    Delta,
     FetchMore,
     FetchTurn,
-    Metadata,
-    NewActivity,
-    NewEvent,
     ParkMessages,
     RenewTurn,
     SendMessage,
@@ -41,21 +33,16 @@ from holdfast.model.flowcommands import (
 from holdfast.model.history import (
     Event,
     ExecutionMetadata,
-    KvEntry,
     OrchestrationItem,
     ScheduledActivityIdentifier,
-    Status,
+    TurnCommit,
 )
-from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import Execution, Instance, InstanceStatus, execution_key, owner_of
+from holdfast.model.ids import Token
+from holdfast.model.instances import Execution, HistoryRow, Instance, execution_key
 from holdfast.model.outcomes import Brought, Delivered, Done, Fetched, LockedTurn, Swept
-from holdfast.model.payloads import NULL
-from holdfast.model.workitems import ContinueAsNew, StartOrchestration, WorkItem
+from holdfast.model.workitems import WorkItem
 from holdfast.rules.state import Lane
 from holdfast.rules.turns import version_of
-
-#: Of an instance whose version nobody has said.
-UNKNOWN_VERSION = "unknown"
 
 
 class Orchestrating(Asking):
@@ -91,45 +78,21 @@ class Orchestrating(Asking):
 
     def _readable(self, operation: str, token: Token, messages: Sequence[Delivered]) -> list[WorkItem]:
         """Give the items that can be read; the others are set aside, where no ack deletes them."""
-        items: list[WorkItem] = []
-        unreadable: list[int] = []
-        for message in messages:
-            try:
-                items.append(item_of(self._blobs, message.item))
-            except HistoryCorrupt:
-                unreadable.append(message.seq)
+        items, unreadable = readable(self._blobs, messages)
         if unreadable:
-            self._ask(operation, ParkMessages(token=token, messages=tuple(unreadable)), Done)
+            self._ask(operation, ParkMessages(token=token, messages=unreadable), Done)
         return items
 
     def _item(
         self, operation: str, turn: LockedTurn, messages: Sequence[WorkItem], resident: Mapping[str, tuple[int, int]]
     ) -> OrchestrationItem:
-        start = next((item for item in messages if isinstance(item, StartOrchestration | ContinueAsNew)), None)
-        name, version = turn.orchestration_name, turn.orchestration_version
-        if name is None:
-            name, version = (UNKNOWN_VERSION, None) if start is None else (start.orchestration, start.version)
-        history: tuple[Event, ...] = ()
-        problem: str | None = None
+        rows: Sequence[HistoryRow] = ()
         if turn.history_id is not None:
             known = resident.get(turn.instance_id, (0, 0))
             after = known[1] if known[0] == turn.execution_id else 0
             with self._view(operation) as view:
                 rows = view.history(turn.history_id, after)
-            try:
-                history = tuple(events_of(self._blobs, rows, turn.execution_id))
-            except HistoryCorrupt as found:
-                problem = found.message
-        return OrchestrationItem(
-            instance=turn.instance_id,
-            orchestration_name=name,
-            execution_id=turn.execution_id,
-            version=version or UNKNOWN_VERSION,
-            history=history,
-            messages=tuple(messages),
-            history_error=problem,
-            kv_snapshot={kept.key: KvEntry(text_of(self._blobs, kept.value) or "", kept.at_ms) for kept in turn.keys},
-        )
+        return orchestration_item(self._blobs, turn, messages, rows)
 
     def ack_orchestration_item(  # noqa: PLR0917 - the order is the contract's
         self,
@@ -146,32 +109,16 @@ class Orchestrating(Asking):
     ) -> None:
         """Make a turn's results durable in one commit, and let the instance go; with `hold`, keep it so long."""
         operation = "ack_orchestration_item"
-        command = AckTurn(
-            token=token_of(lock_token),
-            execution_id=typed(operation, "execution_id", execution_id, int),
-            delta=_delta(operation, history_delta),
-            activities=tuple(
-                self._activity(operation, "worker_items", item)
-                for item in each(operation, "worker_items", worker_items)
-            ),
-            messages=tuple(
-                message_of(operation, "orchestrator_items", item)
-                for item in each(operation, "orchestrator_items", orchestrator_items)
-            ),
-            metadata=Metadata() if metadata is None else _metadata(operation, metadata),
-            cancelled=tuple(
-                _owner(operation, one) for one in each(operation, "cancelled_activities", cancelled_activities)
-            ),
-            cancelled_timers=tuple(
-                typed(operation, "cancelled_timers", number, int)
-                for number in each(operation, "cancelled_timers", cancelled_timers)
-            ),
-            hold_s=maybe_seconds(operation, "hold", hold),
+        commit = TurnCommit(
+            execution_id=execution_id,
+            history_delta=history_delta,  # type: ignore[arg-type]  # what is none of these is refused by what follows
+            worker_items=worker_items,  # type: ignore[arg-type]  # the same
+            orchestrator_items=orchestrator_items,  # type: ignore[arg-type]  # the same
+            metadata=ExecutionMetadata() if metadata is None else metadata,
+            cancelled_activities=cancelled_activities,  # type: ignore[arg-type]  # the same
+            cancelled_timers=cancelled_timers,  # type: ignore[arg-type]  # the same
         )
-        self._ask(operation, command, Done)
-
-    def _activity(self, operation: str, field: str, item: WorkItem) -> NewActivity:
-        return NewActivity(job_id=JobId(self.engine.new_id()), item=encoded(operation, field, item, WorkItem))
+        self._ask(operation, ack_command(operation, token_of(lock_token), commit, self.engine.new_id, hold), Done)
 
     def abandon_orchestration_item(
         self,
@@ -243,7 +190,7 @@ class Orchestrating(Asking):
         command = AppendHistory(
             instance_id=text(operation, "instance", instance),
             execution_id=typed(operation, "execution_id", execution_id, int),
-            delta=_delta(operation, events, "events"),
+            delta=delta_of(operation, events, "events"),
         )
         self._ask(operation, command, Done)
 
@@ -262,37 +209,3 @@ def _ranges(operation: str, wanted: DispatcherCapabilityFilter) -> tuple[Version
             refuse(operation, f"invalid filter: {one.min!r:.40} to {one.max!r:.40} are not versions such as 1.2.3")
         ranges.append(VersionRange(low=low, high=high))
     return tuple(ranges)
-
-
-def _delta(operation: str, events: Sequence[Event], field: str = "history_delta") -> Delta:
-    return Delta(
-        events=tuple(
-            NewEvent(event=encoded(operation, field, event, Event)) for event in each(operation, field, events)
-        )
-    )
-
-
-def _metadata(operation: str, metadata: ExecutionMetadata) -> Metadata:
-    typed(operation, "metadata", metadata, ExecutionMetadata)
-    try:
-        metadata = msgspec.convert(msgspec.to_builtins(metadata), ExecutionMetadata)
-    except msgspec.ValidationError as problem:
-        if metadata.status is not None and metadata.status not in list(Status):
-            refuse(operation, f"unknown status {metadata.status!r}")
-        refuse(operation, f"invalid metadata: {problem}")
-    return Metadata(
-        status=None if metadata.status is None else InstanceStatus[metadata.status.name],
-        output=NULL if metadata.output is None else encoded(operation, "output", metadata.output, str),
-        orchestration_name=metadata.orchestration_name,
-        orchestration_version=metadata.orchestration_version,
-        parent_instance_id=metadata.parent_instance_id,
-        waiting_on=metadata.waiting_on,
-        pinned_engine_version=metadata.pinned_engine_version,
-    )
-
-
-def _owner(operation: str, one: ScheduledActivityIdentifier) -> str:
-    typed(operation, "cancelled_activities", one, ScheduledActivityIdentifier)
-    text(operation, "instance", one.instance)
-    typed(operation, "execution_id", one.execution_id, int)
-    return owner_of(one.instance, one.execution_id, typed(operation, "activity_id", one.activity_id, int))

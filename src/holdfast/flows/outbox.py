@@ -43,6 +43,11 @@ class Outbox:
         if self._timers.pop(event_id, None) is None:
             self._stopped.append(event_id)
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was put in since it was emptied."""
+        return not (self.events or self._activities or self._messages or self._timers or self._revoked or self._stopped)
+
     def take(self, metadata: ExecutionMetadata) -> TurnCommit:
         """Give all of it as one commit, and begin anew."""
         commit = TurnCommit(

@@ -99,6 +99,8 @@ class Turn:
         last = item.history[-1].kind if item.history else None
         if item.history_error is not None:
             self._block(CORRUPT, HistoryCorrupt(item.history_error, instance=item.instance), now_ms)
+        elif last is None and resident is not None and is_current(resident, item):
+            self._resume(resident, now_ms)
         elif last is None:
             if begin is None:
                 self.abandoned = Abandoned(reason="there is no start for this instance yet")
@@ -333,6 +335,11 @@ class Turn:
         return stopped
 
     @property
+    def has_news(self) -> bool:
+        """Something was decided since the last commit."""
+        return bool(self._answers) or (self.execution is not None and not self.execution.outbox.is_empty)
+
+    @property
     def is_idle(self) -> bool:
         """No step runs or waits: the turn can end."""
         return self.stage != "running" or not self._live().steps
@@ -405,11 +412,13 @@ class Turn:
 
 
 def is_current(resident: Execution, item: OrchestrationItem) -> bool:
-    """Tell whether a resident execution stands exactly where the history ends."""
+    """Tell whether a resident execution stands exactly where the history ends.
+
+    An empty history says that there is nothing newer than what is resident.
+    """
     return (
         resident.execution_id == item.execution_id
-        and bool(item.history)
-        and resident.last_event_id == item.history[-1].event_id
+        and (not item.history or resident.last_event_id == item.history[-1].event_id)
         and resident.blocked is None
         and resident.terminal is None
     )

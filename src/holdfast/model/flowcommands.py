@@ -125,9 +125,11 @@ class SendMessage(Order, frozen=True, kw_only=True, tag="send_message"):
 
 
 class FetchTurn(Order, frozen=True, kw_only=True, tag="fetch_turn"):
-    """Lock the first instance that something came in for."""
+    """Lock the first instance that something came in for, or the first few."""
 
     lock_s: float
+    #: Instances at most.
+    n: int = 1
     session_id: str | None = None
     #: Only executions pinned to none, or to one of these; None: any.
     versions: tuple[VersionRange, ...] | None = None

@@ -183,6 +183,10 @@ class LockedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: int = 1
     #: None: there is no history yet.
     history_id: int | None = None
+    #: Of that history; 0: there is none.
+    last_event_id: int = 0
+    #: When the oldest of the messages was sent.
+    since: Timestamp | None = None
     keys: tuple[Kept, ...] = ()
 
 
@@ -190,6 +194,8 @@ class Fetched(Answer, frozen=True, kw_only=True, tag="fetched"):
     """The instance that was locked, or None: nothing has come in for anybody."""
 
     turn: LockedTurn | None = None
+    #: What was locked beside it, if more was asked for.
+    others: tuple[LockedTurn, ...] = ()
 
 
 class Brought(Answer, frozen=True, kw_only=True, tag="brought"):

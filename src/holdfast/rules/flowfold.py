@@ -121,9 +121,12 @@ def _abandoned(state: State, event: ev.TurnAbandoned, stamp: Stamp) -> list[Chan
         put(replace(message, visible_at=event.visible_at, attempts=message.attempts + event.counted))
         for message in _handed_out(state, turn, stamp)
     ]
+    changes += [put(replace(_message(state, seq, stamp), visible_at=event.visible_at)) for seq in event.woken]
     if event.reason is None:
         return [*changes, Change(Turn, turn.instance_id, None)]
-    given = Turn(turn.instance_id, stamp.seq, reason=event.reason, reason_at=stamp.ts)
+    # The same reason again: it holds since it was first given.
+    since = turn.reason_at if turn.reason == event.reason else None
+    given = Turn(turn.instance_id, stamp.seq, reason=event.reason, reason_at=since or stamp.ts)
     return [*changes, put(given)]
 
 
@@ -135,7 +138,8 @@ def _turn_expired(state: State, event: ev.TurnExpired, stamp: Stamp) -> list[Cha
     ]
     # The token stays for whoever held it: they learn that they were late, not that they were never there.
     late = replace(turn, locked_until=None, messages=(), session_id=None, cmd="", seq=stamp.seq)
-    return [*counted, put(late)]
+    woken = [put(replace(_message(state, seq, stamp), visible_at=None)) for seq in event.woken]
+    return [*counted, *woken, put(late)]
 
 
 def _committed(state: State, event: ev.TurnCommitted, stamp: Stamp) -> list[Change]:

@@ -118,7 +118,7 @@ def with_turns_of_the_dead(decision: Decision, state: State, command: EndSession
     """Add to a sweep the locks of openings whose processes are provably gone."""
     others = isinstance(command, EndSessions)
     gone = (turn for turn in state.local_turns() if (turn.session_id == command.session_id) is not others)
-    return _with(decision, (turns.turn_expiry(turn, "restart", command.cmd) for turn in gone), command.limit)
+    return _with(decision, (turns.turn_expiry(state, turn, "restart", command.cmd) for turn in gone), command.limit)
 
 
 def with_orphans(decision: Decision, state: State, command: Prune, now: Timestamp) -> Decision:

@@ -61,8 +61,9 @@ def _problems(command: FlowCommand) -> Iterator[str]:
             yield from _duration("delay", delay_s)
             yield from _duration("hold", hold_s)
             yield from _message(message)
-        case FetchTurn(lock_s=lock_s):
+        case FetchTurn(lock_s=lock_s, n=n):
             yield from _lock("lock_timeout", lock_s)
+            yield from _whole("n", n)
         case RenewTurn(lock_s=lock_s):
             yield from _lock("extend_for", lock_s)
         case AckTurn():

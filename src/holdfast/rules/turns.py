@@ -48,9 +48,12 @@ def decide_send(state: State, command: SendMessage, now: Timestamp) -> Decision:
 
 
 def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
-    """Lock the first instance that something came in for, with what came in."""
+    """Lock the first instances that something came in for, each with what came in."""
     if command.cmd and (repeat := seen_before(state, command)) is not None:
         return answer(repeat.outcome if repeat.outcome is not None else _fetched_before(state, command, now))
+    last = (state.get(Authority, AUTHORITY) or Authority()).last_token
+    events: list[Event] = []
+    turns: list[LockedTurn] = []
     for instance_id in state.candidates(now):
         instance = state.get(Instance, instance_id)
         execution = None if instance is None else _current(state, instance)
@@ -59,7 +62,7 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
         messages = _batch(state, instance_id, now, begins=instance is None)
         if not messages:
             continue
-        token = Token((state.get(Authority, AUTHORITY) or Authority()).last_token + 1)
+        token = Token(last + len(turns) + 1)
         locked = TurnLocked(
             instance_id=instance_id,
             token=token,
@@ -69,20 +72,29 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
             cmd=command.cmd,
             actor=command.actor,
         )
-        events: list[Event] = [locked, remember(command, None)] if command.cmd else [locked]
-        return answer(Fetched(turn=_handed_out(state, instance_id, token, messages)), *events)
-    return answer(Fetched())
+        events.append(locked)
+        turns.append(_handed_out(state, instance_id, token, messages))
+        if len(turns) == command.n:
+            break
+    if command.cmd and turns:
+        events.append(remember(command, None))
+    return answer(_fetched(turns), *events)
+
+
+def _fetched(turns: Sequence[LockedTurn]) -> Fetched:
+    return Fetched(turn=turns[0], others=tuple(turns[1:])) if turns else Fetched()
 
 
 def _fetched_before(state: State, command: FetchTurn, now: Timestamp) -> Fetched:
-    """Give the turn that this very command was answered with, if it is still held."""
+    """Give the turns that this very command was answered with, as far as they are still held."""
+    turns: list[LockedTurn] = []
     for turn in state.due(Lane.TURN, FOREVER):
         assert isinstance(turn, Turn)
         if turn.cmd == command.cmd and is_live(turn, now) and turn.token is not None:
             found = (state.get(Message, message_key(seq)) for seq in turn.messages)
             messages = [message for message in found if message is not None]
-            return Fetched(turn=_handed_out(state, turn.instance_id, turn.token, messages))
-    return Fetched()
+            turns.append(_handed_out(state, turn.instance_id, turn.token, messages))
+    return _fetched(turns)
 
 
 def _current(state: State, instance: Instance) -> Execution | None:
@@ -113,6 +125,8 @@ def _handed_out(state: State, instance_id: str, token: Token, messages: Sequence
         orchestration_version=None if instance is None else instance.orchestration_version,
         execution_id=1 if instance is None else instance.current_execution_id,
         history_id=None if execution is None else execution.history_id,
+        last_event_id=0 if execution is None else execution.last_event_id,
+        since=min((message.stored_at for message in messages), default=None),
         keys=tuple(Kept(kv.key, kv.value, kv.at_ms) for kv in state.keys(instance_id) if kv.value != NULL),
     )
 
@@ -212,6 +226,7 @@ def decide_abandon(state: State, command: AbandonTurn, now: Timestamp) -> Decisi
         visible_at=later(now, command.delay_s) if command.delay_s else None,
         counted=not command.given_back,
         reason=None if command.reason is None else shorten_error(command.reason),
+        woken=_wakers(state, turn),
         cmd=command.cmd,
         actor=command.actor,
     )
@@ -246,11 +261,28 @@ def lapsed_turns(state: State, now: Timestamp, jump: ClockJump | None, cmd: str)
         assert isinstance(turn, Turn)
         assert turn.locked_until is not None
         jumped = jump is not None and jump.since < turn.locked_until <= jump.until
-        yield turn_expiry(turn, "clock_jump" if jumped else "timeout", cmd)
+        yield turn_expiry(state, turn, "clock_jump" if jumped else "timeout", cmd)
 
 
-def turn_expiry(turn: Turn, reason: str, cmd: str) -> TurnExpired:
+def turn_expiry(state: State, turn: Turn, reason: str, cmd: str) -> TurnExpired:
     """Revoke one lock."""
     assert turn.token is not None
-    counted = reason != "clock_jump"
-    return TurnExpired(instance_id=turn.instance_id, token=turn.token, reason=reason, counted=counted, cmd=cmd)
+    return TurnExpired(
+        instance_id=turn.instance_id,
+        token=turn.token,
+        reason=reason,
+        counted=reason != "clock_jump",
+        woken=_wakers(state, turn),
+        cmd=cmd,
+    )
+
+
+def _wakers(state: State, turn: Turn) -> tuple[int, ...]:
+    """Name the timers that were to wake an instance when its lock ends, for want of any message to deliver again.
+
+    They are asked for by no event: their event id is 0.
+    """
+    instance = None if turn.messages else state.get(Instance, turn.instance_id)
+    if instance is None:
+        return ()
+    return tuple(timer.seq for timer in state.timers(turn.instance_id, instance.current_execution_id, 0))

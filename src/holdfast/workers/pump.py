@@ -10,6 +10,7 @@ Runs no handler itself, and knows nothing of how one is run.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
@@ -30,6 +31,7 @@ from holdfast.workers.contents import complete
 from holdfast.workers.outcomes import ErrorKind, Outcome, Raised, Released, Returned, command_of
 from holdfast.workers.slots import Ended, Slots
 from holdfast.workers.tasks import Registry
+from holdfast.workers.turns import Errand, NoTurns, Turns
 from holdfast.workers.watcher import Watcher
 
 log = logging.getLogger("holdfast.worker")
@@ -72,19 +74,21 @@ class Scope:
 class Pump:
     """Moves work between one store and the slots of one worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a worker is made of
         self,
         engine: Engine,
         slots: Slots,
         scope: Scope,
         retention: Retention,
         chores: Chores | None = None,
+        turns: Turns | None = None,
         *,
         until_idle: bool = False,
     ) -> None:
         self._engine = engine
         self._chores = chores or Chores(engine, slots.poke)
         self._slots = slots
+        self._turns: Turns = turns or NoTurns()
         self._scope = scope
         self._retention = retention
         self._until_idle = until_idle
@@ -134,6 +138,7 @@ class Pump:
     def quiet(self) -> None:
         """Lease no more; what runs goes on."""
         self._is_quiet = True
+        self._turns.drain()
         self._chores.drain()
         self._slots.poke()
 
@@ -182,6 +187,7 @@ class Pump:
         now = self._now()
         self._notice_steps()
         self._enforce(now)
+        self._turns.enforce(now)
         self._shut_down(now)
         self._collect(now)
         running = self._slots.held()
@@ -189,14 +195,15 @@ class Pump:
             self._looked, self._fruitless = False, -1
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
         room = self._room() if self._hope else 0
-        if not (self._outbox or renewals or room):
+        errands = self._turns.errands(now)
+        if not (self._outbox or renewals or room or errands):
             return self._maintain(now)
-        self._send(now, renewals, room)
+        self._send(now, renewals, room, errands)
         self._maintain(now)
         return True
 
     def _is_over(self) -> bool:
-        return self.is_draining and not self._outbox and self._slots.is_quiet()
+        return self.is_draining and not self._outbox and self._slots.is_quiet() and self._turns.is_quiet
 
     def _now(self) -> float:
         return self._engine.look().monotonic
@@ -262,6 +269,7 @@ class Pump:
         if self._stop_at <= now:
             for held in self._slots.held():
                 self._stop(held, Stop.SHUTDOWN)
+            self._turns.stop()
             self._release_at = min(self._release_at, now + FAREWELL_S)
         if self._release_at <= now:
             # Handlers that ended meanwhile are not held any more; their outcomes are collected next.
@@ -269,12 +277,14 @@ class Pump:
 
     # --- one commit ---------------------------------------------------------------------------------------------------
 
-    def _send(self, now: float, renewals: list[Assignment], room: int) -> None:
+    def _send(self, now: float, renewals: list[Assignment], room: int, errands: Sequence[Errand]) -> None:
         reports = self._outbox[:MOST]
         if reports:
             self._chores.flush(held.notes for held, _ in reports)
         commands: list[Command] = [command_of(held.grant, outcome, held.notes) for held, outcome in reports]
         commands += [Extend(job_id=held.grant.job.job_id, token=held.grant.token) for held in renewals]
+        # After the reports, which wake instances; before the lease, which may find the activities they ask for.
+        commands += [errand.command for errand in errands]
         if room:
             commands.append(self._lease(room))
         reach("pump.sending")
@@ -285,6 +295,9 @@ class Pump:
             self._reported(held, outcome, reply)
         for held, reply in zip(renewals, replies[len(reports) :], strict=False):
             self._renewed(held, reply, now)
+        if errands:
+            first = len(reports) + len(renewals)
+            self._turns.answered(errands, replies[first : first + len(errands)], now)
         if room:
             self._leased(replies[-1], room, now)
         reach("pump.sent")
@@ -371,9 +384,10 @@ class Pump:
         now = self._now()
         room = self._room()
         stale = not self._looked or self._unseen
-        if (room and not self._looked) or (stale and now >= self._look_at):
+        wants_look = bool(room) or self._turns.wants_look
+        if (wants_look and not self._looked) or (stale and now >= self._look_at):
             self.look()
-            if self._hope and room:
+            if (self._hope and room) or self._turns.has_hope:
                 return
         if self._until_idle and self._is_idle(now):
             self.drain(0)
@@ -389,7 +403,7 @@ class Pump:
     def _is_idle(self, now: float) -> bool:
         """Tell whether nothing runs, is due or is on its way."""
         quiet = self._looked and self._slots.is_quiet() and self._delayed_at > now
-        return quiet and not self._chores.is_sending(now)
+        return quiet and self._turns.is_quiet and not self._chores.is_sending(now)
 
     def look(self) -> None:
         """See what there is: work, its times, and whether what runs here may go on."""
@@ -400,6 +414,7 @@ class Pump:
         with self._engine.read() as view:
             at = self._engine.look().now
             self._seq = view.seq
+            self._turns.look(view, at, now)
             line = view.ready(scope.namespace, scope.queues, scope.tasks.names(), at, free=True)
             ready = room and any(True for _ in line)
             if ready and self._seq != self._fruitless and now < self._full_by:
@@ -432,7 +447,7 @@ class Pump:
 
     def _wake_at(self, room: int) -> float:
         """Give the next time at which something must be done."""
-        times = [self._tick_at, self._sweep_at, self._release_at]
+        times = [self._tick_at, self._sweep_at, self._release_at, self._turns.due_at()]
         if min(self._tick_at, self._delayed_at) < _NEVER:
             times.append(self._now() + NAP_S)
         if self._release_at == _NEVER:

@@ -18,6 +18,7 @@ from typing import Self
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidOperation
+from holdfast.flows.definitions import Definitions
 from holdfast.model.commands import Retention
 from holdfast.model.workers import Wish, WorkerInfo
 from holdfast.rules.addresses import Network
@@ -35,6 +36,7 @@ from holdfast.workers.runners.threads import ThreadRunner
 from holdfast.workers.slots import Slots
 from holdfast.workers.strangers import strangers
 from holdfast.workers.tasks import Isolation, Registry
+from holdfast.workers.turns import NoTurns, Turns
 from holdfast.workers.webhooks.courier import Courier
 from holdfast.workers.webhooks.sending import Sender
 
@@ -58,10 +60,12 @@ class Worker:
         name: str = "",
         retention: Retention | None = None,
         webhook_allow: Sequence[Network] = (),
+        workflows: Definitions | None = None,
+        turns: int = 8,
         until_idle: bool = False,
         kill_after_s: float = KILL_AFTER_S,
     ) -> None:
-        """Make ready; nothing runs before `start`."""
+        """Make ready; nothing runs before `start`. Of `workflows`, `turns` turns are run at once."""
         host = socket.gethostname()
         #: Names this worker in leases and runs.
         self.worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -81,10 +85,13 @@ class Worker:
             session_id=engine.session_id,
         )
 
+        loops: list[LoopRunner] = []
+
         def runners(desk: Desk) -> Mapping[Isolation, Runner]:
+            loops.append(LoopRunner(desk))
             return {
                 "thread": ThreadRunner(concurrency, desk),
-                "loop": LoopRunner(desk),
+                "loop": loops[0],
                 "process": ProcessRunner(concurrency, desk, kill_after_s),
                 "shell": ShellRunner(desk, kill_after_s),
             }
@@ -96,7 +103,14 @@ class Worker:
         courier = Courier(engine, Sender(allow=webhook_allow), self.slots.poke)
         self._chores = Chores(engine, self.slots.poke, self.presence, courier)
         self._chores.grant = self._follow
-        self.pump = Pump(engine, self.slots, scope, retention or Retention(), self._chores, until_idle=until_idle)
+        self.turns: Turns = NoTurns()
+        if workflows is not None and workflows.all():
+            from holdfast.workers.turns.desk import TurnDesk  # noqa: PLC0415 - workers without workflows do not pay
+
+            self.turns = TurnDesk(engine, workflows, self.slots.poke, loops[0].spawn, turns=turns)
+        self.pump = Pump(
+            engine, self.slots, scope, retention or Retention(), self._chores, self.turns, until_idle=until_idle
+        )
         self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)
         #: Called when the pump has ended.
         self._ended: Callable[[], None] = lambda: None
@@ -129,6 +143,7 @@ class Worker:
                 self.slots.stop(held)
             self._chores.hurry()
         finally:
+            self.turns.close()
             self.slots.close()
             self._chores.close()
             self._chores.flush()

@@ -96,6 +96,8 @@ class TurnAbandoned(Fact, frozen=True, kw_only=True, tag="turn:abandoned"):
     #: Whether it counts as a delivery.
     counted: bool = True
     reason: str | None = None
+    #: Timers that only wait for the end of the lock, which came earlier.
+    woken: tuple[int, ...] = ()
 
 
 class TurnExpired(Fact, frozen=True, kw_only=True, tag="turn:expired"):
@@ -106,6 +108,8 @@ class TurnExpired(Fact, frozen=True, kw_only=True, tag="turn:expired"):
     #: timeout, restart or clock_jump.
     reason: str
     counted: bool
+    #: As of a turn that is given back.
+    woken: tuple[int, ...] = ()
 
 
 class KeyChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

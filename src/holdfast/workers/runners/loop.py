@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
 from holdfast.workers.runners import Desk
 from holdfast.workers.runners.calling import OneProcess, own_context, packed, unpacked
+
+T = TypeVar("T")
 
 
 class LoopRunner:
@@ -35,6 +40,10 @@ class LoopRunner:
             self._is_woken = True
             is_own = threading.get_ident() == self._ident
             (loop.call_soon if is_own else loop.call_soon_threadsafe)(self._begin_all)
+
+    def spawn(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine beside the handlers."""
+        return asyncio.run_coroutine_threadsafe(coro, self._running_loop())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -99,9 +108,10 @@ class LoopRunner:
             asyncio.run_coroutine_threadsafe(self._finish(loop), loop)
 
     async def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
-        for task in self._tasks.values():
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)
         loop.call_soon(loop.stop)
 
 

@@ -1,0 +1,70 @@
+"""A turn that does not give its thread back: an exception is raised in that thread, which nothing else can do.
+
+The order that matters: whoever runs the code says that it has left, then looks whether it is late; whoever is late with
+it says so, then looks whether it has left. So none of both can miss the other, and the exception strikes only inside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from holdfast.errors import TurnTimeout
+
+
+class Overran(TurnTimeout):
+    """Raised in the thread of a turn, without arguments."""
+
+    def __init__(self) -> None:
+        """Say what happens."""
+        super().__init__("the turn took too long without a running step; it is broken off.")
+
+
+class Code:
+    """The code of one turn, while a thread runs it."""
+
+    def __init__(self) -> None:
+        #: When it was entered (monotonic), and by which thread; None: nobody is inside.
+        self.since: float | None = None
+        self._ident = 0
+        #: It was broken off; whatever it gives from here on does not count.
+        self.is_late = False
+        self._raised = threading.Event()
+
+    def run(self, work: Callable[[], None], now: float) -> bool:
+        """Run it here; tell whether it came to its end in time."""
+        try:
+            try:
+                self._ident = threading.get_ident()
+                self.since = now
+                work()
+            finally:
+                self.since = None
+                if self.is_late:
+                    self._raised.wait()
+        except Overran:
+            self.since = None
+        finally:
+            if self.is_late:
+                _raise_in(threading.get_ident(), None)
+        return not self.is_late
+
+    def break_off(self, ident: int | None = None) -> tuple[int, str]:
+        """Raise Overran in the thread that is inside, or in `ident` that works for it; give which, and where it was."""
+        self.is_late = True
+        target = ident or self._ident
+        frame = sys._current_frames().get(target)  # noqa: SLF001 - documented, and the only way to see another thread
+        stack = "" if frame is None else "".join(traceback.format_stack(frame))
+        if self.since is not None:
+            _raise_in(target, Overran)
+        self._raised.set()
+        return self._ident, stack
+
+
+def _raise_in(ident: int, kind: type[BaseException] | None) -> None:
+    """Have a thread raise at its next instruction; None takes back what has not struck yet."""
+    raised = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), raised)

@@ -1,0 +1,263 @@
+"""A stint: one turn under way in this worker, from its fetch to its last commit.
+
+A small machine. What happens to it is put into its inbox by any thread; one thread of the crew at a time takes it out
+and advances the turn. What it wants done comes out as an Outcome: a command to be sent, steps to be started. It never
+waits, and while a step runs no thread is inside.
+
+    opened → (steps run → finish → commit with hold)* → last commit
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast.flows.definitions import Definition, Definitions
+from holdfast.flows.ending import poison
+from holdfast.flows.execution import Execution
+from holdfast.flows.steps import StepCall
+from holdfast.flows.translating import ack_command, readable
+from holdfast.flows.turn import Turn
+from holdfast.model.flowcommands import AbandonTurn, AckTurn
+from holdfast.model.history import OrchestrationItem, TurnCommit
+from holdfast.model.ids import Token
+from holdfast.model.outcomes import Delivered, LockedTurn
+from holdfast.model.reasons import blocked_reason
+from holdfast.model.workitems import ContinueAsNew, StartOrchestration, WorkItem
+from holdfast.stores.beside.protocol import Blobs
+from holdfast.workers.turns.overtime import Code
+from holdfast.workers.turns.stepping import StepOutcome, StepRun
+
+log = logging.getLogger("holdfast.worker")
+
+#: Seconds a lock lives without being renewed, and between two renewals.
+LOCK_S, RENEW_S = 30.0, 10.0
+#: Seconds after which what a turn has decided is committed although a step still runs.
+IDLE_S = 0.05
+#: Seconds until a turn that broke is tried again.
+BROKEN_S = 1.0
+#: Shortest and longest time between two tries of what no worker has code for, seconds.
+PATIENCE_S = (1.0, 60.0)
+_NEVER = float("inf")
+_OPERATION = "turn"
+
+
+class Ready(NamedTuple):
+    """What a turn begins with."""
+
+    item: OrchestrationItem
+    resident: Execution | None
+    #: Messages that cannot be read.
+    unreadable: tuple[int, ...]
+
+
+class Opened(NamedTuple):
+    """The turn is to be begun, with what `open` reads."""
+
+    open: Callable[[], Ready]
+
+
+class Came(NamedTuple):
+    """More messages."""
+
+    messages: Sequence[Delivered]
+
+
+class StepEnded(NamedTuple):
+    """A step has an outcome."""
+
+    step_no: int
+    outcome: StepOutcome
+
+
+class Committed(NamedTuple):
+    """What was decided so far is durable, and the lock held."""
+
+
+class Idled(NamedTuple):
+    """Nothing has happened for a while, and a step runs."""
+
+
+Input = Opened | Ready | Came | StepEnded | Committed | Idled
+
+
+@dataclass(eq=False)
+class Stint:
+    """One turn under way. Fields without a word of their own are its desk's, and guarded by its lock."""
+
+    locked: LockedTurn
+    #: Seconds that its oldest message has waited.
+    age_s: float
+    renew_at: float
+    lost_at: float
+    fetched_at: float
+    inbox: deque[Input] = field(default_factory=deque)
+    #: A thread advances it, or will.
+    is_taken: bool = False
+    #: A thread has begun.
+    is_begun: bool = False
+    #: A command of it is under way or waits to be sent; no other may be made.
+    is_sending: bool = False
+    #: Messages are being fetched for it: what is committed meanwhile would take them along unread.
+    is_fetching: bool = False
+    wants_more: bool = False
+    #: Over for us: whatever still comes is ignored.
+    is_gone: bool = False
+    #: Its code is to be let go.
+    is_dropped: bool = False
+    #: When what it has decided is committed although a step runs.
+    idle_at: float = _NEVER
+    #: Numbers of the messages that are tagged.
+    tagged: set[int] = field(default_factory=set)
+    steps: dict[int, StepRun] = field(default_factory=dict)
+    #: The thread's alone.
+    turn: Turn | None = None
+    code: Code = field(default_factory=Code)
+    definition: Definition | None = None
+    wants_commit: bool = False
+    #: Messages to be set aside with its next command.
+    unreadable: tuple[int, ...] = ()
+
+    @property
+    def token(self) -> Token:
+        """The lock's."""
+        return self.locked.token
+
+    @property
+    def instance(self) -> str:
+        """Whose turn it is."""
+        return self.locked.instance_id
+
+
+class Outcome(NamedTuple):
+    """What a stint wants done after it was advanced."""
+
+    ack: AckTurn | None = None
+    abandon: AbandonTurn | None = None
+    #: The stint ends with this command.
+    is_last: bool = False
+    steps: Sequence[StepCall] = ()
+    stopped: Sequence[int] = ()
+    #: To be kept when the last command is durable.
+    resident: Execution | None = None
+
+
+class Playing:
+    """Advances stints. Knows definitions and how texts are read; sends nothing."""
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        blobs: Blobs,
+        new_id: Callable[[], str],
+        now_ms: Callable[[], int],
+        may_send: Callable[[Stint], bool],
+    ) -> None:
+        """Ask `may_send` before anything is taken out of a turn to be committed."""
+        self._may_send = may_send
+        self._definitions = definitions
+        self._blobs = blobs
+        self._new_id = new_id
+        self._now_ms = now_ms
+        #: The worker ends: turns are handed over at the next commit.
+        self.is_draining = False
+
+    def deliver(self, stint: Stint, inputs: Sequence[Input], seed: int) -> None:
+        """Let the turn have these, in order. Runs the workflow's code."""
+        for one in inputs:
+            match one:
+                case Ready():
+                    self._begin(stint, one, seed)
+                case Came():
+                    assert stint.turn is not None
+                    stint.turn.deliver(self._items(stint, one.messages), self._now_ms())
+                case StepEnded():
+                    assert stint.turn is not None
+                    stint.turn.finish_step(one.step_no, one.outcome, self._now_ms())
+                case Idled():
+                    stint.wants_commit = True
+                case Opened() | Committed():
+                    pass
+
+    def _items(self, stint: Stint, messages: Sequence[Delivered]) -> list[WorkItem]:
+        items, unreadable = readable(self._blobs, messages)
+        stint.unreadable += unreadable
+        return items
+
+    def refused(self, stint: Stint, ready: Ready) -> Outcome | None:
+        """Say how a turn ends that is not begun: nothing of it can be read, or it was tried too often."""
+        item, stint.unreadable = ready.item, ready.unreadable
+        if not item.messages:
+            return self._abandon(stint, "its messages cannot be read", counted=False)
+        stint.definition = self._definition(item)
+        attempts = stint.locked.attempts
+        if stint.definition is None or attempts <= stint.definition.max_turn_attempts:
+            return None
+        log.error("workflow.poison", extra={"instance": stint.instance, "attempts": attempts})
+        self._may_send(stint)
+        return Outcome(ack=self._ack(stint, poison(item, attempts, self._now_ms())), is_last=True)
+
+    def _begin(self, stint: Stint, ready: Ready, seed: int) -> None:
+        stint.turn = Turn(self._definitions, ready.item, now_ms=self._now_ms(), seed=seed, resident=ready.resident)
+
+    def _definition(self, item: OrchestrationItem) -> Definition | None:
+        begin = next((one for one in item.messages if isinstance(one, StartOrchestration | ContinueAsNew)), None)
+        if begin is not None:
+            return self._definitions.get(begin.orchestration, begin.version)
+        return self._definitions.get(item.orchestration_name, item.version)
+
+    def wanted(self, stint: Stint) -> Outcome:
+        """See where the turn stands, and what it wants done."""
+        turn = stint.turn
+        assert turn is not None
+        if turn.blocked is not None:
+            log.warning("workflow.blocked", extra={"instance": stint.instance, "kind": turn.blocked.kind})
+            return self._abandon(
+                stint, blocked_reason(turn.blocked.kind, turn.blocked.text), counted=False, delay_s=_rarer(stint)
+            )
+        if turn.abandoned is not None:
+            unregistered = turn.abandoned.is_unregistered
+            return self._abandon(
+                stint,
+                turn.abandoned.reason,
+                counted=False,
+                delay_s=_rarer(stint) if unregistered else turn.abandoned.delay_s,
+            )
+        stopped = turn.take_stopped_steps() if turn.execution is not None else ()
+        must_commit = turn.is_idle or turn.must_commit or (stint.wants_commit and turn.has_news)
+        if stint.is_sending or (must_commit and not self._may_send(stint)):
+            return Outcome(stopped=stopped)
+        if turn.is_idle:
+            resident = turn.execution if turn.stage == "running" else None
+            return Outcome(ack=self._ack(stint, turn.commit()), is_last=True, stopped=stopped, resident=resident)
+        if must_commit:
+            stint.wants_commit = False
+            hand_over = self.is_draining and not stint.steps
+            until_ms = self._now_ms() + (0 if hand_over else round(LOCK_S * 1000))
+            ack = self._ack(stint, turn.commit(hold_until_ms=until_ms), None if hand_over else LOCK_S)
+            return Outcome(ack=ack, is_last=hand_over, stopped=stopped)
+        stint.wants_commit = False
+        if self.is_draining:
+            # What runs may end; then the turn is handed over.
+            return Outcome(stopped=stopped) if stint.steps else self._abandon(stint, None, counted=False)
+        return Outcome(steps=turn.take_steps(), stopped=stopped)
+
+    def _ack(self, stint: Stint, commit: TurnCommit, hold: float | None = None) -> AckTurn:
+        return ack_command(_OPERATION, stint.token, commit, self._new_id, hold)
+
+    def _abandon(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> Outcome:
+        return Outcome(abandon=abandon(stint, reason, counted=counted, delay_s=delay_s), is_last=True)
+
+
+def abandon(stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> AbandonTurn:
+    """Give the command that gives an instance back."""
+    return AbandonTurn(token=stint.token, delay_s=delay_s, given_back=not counted, reason=reason)
+
+
+def _rarer(stint: Stint) -> float:
+    """Give the seconds until it is tried again: the longer it waits, the rarer."""
+    shortest, longest = PATIENCE_S
+    return min(longest, max(shortest, stint.age_s / 2))
