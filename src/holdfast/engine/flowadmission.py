@@ -6,6 +6,7 @@ another. Kept is the text as this version writes it; large ones lie beside their
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from holdfast.model.flowcommands import (
     NewMessage,
     SendMessage,
     StartActivity,
+    StartInstance,
+    TellInstance,
 )
 from holdfast.model.history import Event
 from holdfast.model.instances import owner_of
@@ -63,8 +66,14 @@ _texts = msgspec.json.Decoder(str)
 def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
     """Give the command with everything worked out. Raises UsageError for what cannot be kept."""
     match command:
-        case SendMessage(message=message) | AnswerDecision(message=message):
+        case SendMessage(message=message) | AnswerDecision(message=message) | TellInstance(message=message):
             return replace(command, message=_message(message, blobs, "item"))
+        case StartInstance():
+            return replace(
+                command,
+                message=_message(command.message, blobs, "item"),
+                signals=tuple(_message(signal, blobs, "signals") for signal in command.signals),
+            )
         case AckTurn():
             return replace(
                 command,
@@ -140,6 +149,7 @@ def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
                 orchestration=item.orchestration,
                 version=item.version,
                 parent_instance_id=item.parent_instance,
+                digest=_digest(item.orchestration, item.input) if isinstance(item, StartOrchestration) else None,
             )
         case TimerFired():
             return NewMessage(
@@ -152,6 +162,11 @@ def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
             )
         case _:
             return NewMessage(item=text, instance_id=instance_id, kind=kind)
+
+
+def _digest(orchestration: str, text: str) -> str:
+    """Give what starts of the same workflow with the same input have in common, and others do not."""
+    return hashlib.sha256(_encode((orchestration, text))).hexdigest()[:32]
 
 
 def _activity(new: NewActivity, blobs: Blobs, field: str) -> NewActivity:
@@ -256,6 +271,7 @@ def _delta(delta: Delta, blobs: Blobs) -> Delta:
         orchestration_name=None if started is None else started.name,
         orchestration_version=None if started is None else started.version,
         parent_instance_id=None if started is None else started.parent_instance,
+        digest=None if started is None else _digest(started.name, started.input),
         said=bool(said),
         custom_status=_custom_status(said[-1].status, blobs) if said else NULL,
         keys=tuple(wish for event in events if (wish := _key_wish(event.kind)) is not None),

@@ -9,6 +9,8 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 _OURS = str(Path(__file__).parent)
+#: The room that shows what workflow code may call.
+_APP = str(Path(__file__).parents[1] / "app")
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
@@ -28,7 +30,7 @@ def caller(depth: int = 1) -> Place | None:
     frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001 - a line is only known from its frame
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith((_OURS, _ASYNCIO, "<frozen ")):
+        if not code.co_filename.startswith((_OURS, _APP, _ASYNCIO, "<frozen ")):
             return Place(code, frame.f_lineno)
         frame = frame.f_back
     return None

@@ -33,6 +33,8 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: int | None = None
     event_id: int | None = None
     fire_at: Timestamp | None = None
+    #: Of a start: tells whether another asks for the same.
+    digest: str | None = None
 
 
 class NewActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,6 +84,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     orchestration_name: str | None = None
     orchestration_version: str | None = None
     parent_instance_id: str | None = None
+    digest: str | None = None
     #: Whether it says something else of itself, and what; NULL: nothing.
     said: bool = False
     custom_status: msgspec.Raw = NULL
@@ -258,6 +261,22 @@ class CleanSessions(Order, frozen=True, kw_only=True, tag="clean_sessions"):
 # --- instances --------------------------------------------------------------------------------------------------------
 
 
+class StartInstance(Order, frozen=True, kw_only=True, tag="start_instance"):
+    """Begin an instance, unless its id is taken."""
+
+    message: NewMessage
+    #: Signals it finds when it begins; not sent if it was there before.
+    signals: tuple[NewMessage, ...] = ()
+
+
+class TellInstance(Order, frozen=True, kw_only=True, tag="tell_instance"):
+    """Send something to an instance that is there and has not ended."""
+
+    message: NewMessage
+    #: How long it is kept for an instance that is not there yet; None: it must be there.
+    hold_s: float | None = None
+
+
 class DeleteInstances(Order, frozen=True, kw_only=True, tag="delete_instances"):
     """Delete exactly these instances, which must be whole trees."""
 
@@ -321,4 +340,6 @@ FlowCommand = (
     | PruneExecutions
     | AnnounceHandlers
     | AnswerDecision
+    | StartInstance
+    | TellInstance
 )

@@ -49,6 +49,8 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     custom_status_version: int = 0
     #: One line for each thing it waits for.
     waiting_on: tuple[str, ...] | None = None
+    #: Of what it was started with: tells whether another start asks for the same.
+    digest: str | None = None
 
 
 class Execution(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -105,6 +107,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     #: Of a timer: who asked for it.
     execution_id: int | None = None
     event_id: int | None = None
+    #: Of a start: tells whether another asks for the same.
+    digest: str | None = None
 
     @property
     def is_start(self) -> bool:

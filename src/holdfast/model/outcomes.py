@@ -204,6 +204,14 @@ class Brought(Answer, frozen=True, kw_only=True, tag="brought"):
     messages: tuple[Delivered, ...] = ()
 
 
+class Begun(Answer, frozen=True, kw_only=True, tag="begun"):
+    """The instance is there, or will be with its first turn."""
+
+    instance_id: str
+    #: False for one that was there before, or on its way.
+    created: bool = True
+
+
 class Deleted(Answer, frozen=True, kw_only=True, tag="deleted"):
     """What is gone."""
 
@@ -246,6 +254,7 @@ Outcome = (
     | Swept
     | Fetched
     | Brought
+    | Begun
     | Deleted
     | Refusal
 )

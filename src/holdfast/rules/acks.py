@@ -153,7 +153,7 @@ class _Commit:
         if instance is not None:
             name = metadata.orchestration_name or instance.orchestration_name
             version = metadata.orchestration_version or instance.orchestration_version
-            parent = instance.parent_instance_id
+            parent, digest = instance.parent_instance_id, None
         else:
             said = None if start is None else start.orchestration
             name = metadata.orchestration_name or delta.orchestration_name or said or UNNAMED
@@ -161,6 +161,7 @@ class _Commit:
             version = metadata.orchestration_version or delta.orchestration_version or said
             said = None if start is None else start.parent_instance_id
             parent = metadata.parent_instance_id or delta.parent_instance_id or said
+            digest = delta.digest if start is None else start.digest
         running = InstanceStatus.RUNNING if self.execution is None else self.execution.status
         return TurnCommitted(
             instance_id=self.instance_id,
@@ -169,6 +170,7 @@ class _Commit:
             orchestration_name=name,
             orchestration_version=version,
             parent_instance_id=parent,
+            digest=digest,
             status=metadata.status or running,
             output=metadata.output,
             pinned_engine_version=metadata.pinned_engine_version,
@@ -207,7 +209,7 @@ class _Commit:
         """Give what the events make of the keys, each once; or refuse one key too many."""
         if not delta.keys:
             return ()
-        there = {found.key: found.live for found in self.state.keys(self.instance_id)}
+        there = {} if self.instance is None else {one.key: one.live for one in self.state.keys(self.instance_id)}
         changes: dict[str, KeyChange] = {}
         for wish in delta.keys:
             if wish.key is None:
@@ -225,6 +227,8 @@ class _Commit:
     def _touched(self, keys: tuple[KeyChange, ...]) -> Iterator[str]:
         """Name the keys that the execution has changed, in this turn or before."""
         now = [change.key for change in keys]
+        if self.instance is None:
+            return iter(now)
         before = (found.key for found in self.state.keys(self.instance_id) if found.touched)
         return iter(dict.fromkeys([*now, *before]))
 
@@ -232,7 +236,8 @@ class _Commit:
         """Close the questions that nobody will read an answer to."""
         done = {closed.decision_id for closed in delta.closed}
         asked = [question.decision_id for question in delta.asked]
-        before = (found.decision_id for found in self.state.decisions(self.instance_id) if found.closed_at is None)
+        there = () if self.instance is None else self.state.decisions(self.instance_id)
+        before = (found.decision_id for found in there if found.closed_at is None)
         for decision in dict.fromkeys([*asked, *before]):
             if decision not in done:
                 yield Closed(decision, _ENDED_CLOSED)

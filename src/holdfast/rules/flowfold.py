@@ -55,6 +55,7 @@ def _stored(state: State, event: ev.MessageStored, stamp: Stamp) -> list[Change]
         parent_instance_id=event.parent_instance_id,
         execution_id=event.execution_id,
         event_id=event.event_id,
+        digest=event.digest,
     )
     return [Change(Message, message_key(stamp.seq), message)]
 
@@ -169,6 +170,7 @@ def _instance(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Instance:
             seq=stamp.seq,
             current_execution_id=event.execution_id,
             parent_instance_id=event.parent_instance_id,
+            digest=event.digest,
         )
     current = event.execution_id >= instance.current_execution_id
     if current:

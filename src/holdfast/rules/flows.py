@@ -30,10 +30,12 @@ from holdfast.model.flowcommands import (
     RenewTurn,
     SendMessage,
     StartActivity,
+    StartInstance,
+    TellInstance,
 )
 from holdfast.model.outcomes import Refusal, Swept
 from holdfast.model.times import Timestamp
-from holdfast.rules import acks, activities, affinity, instances, mail, turns
+from holdfast.rules import acks, activities, affinity, instances, mail, starts, turns
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.repeats import remember, seen_before
@@ -102,6 +104,10 @@ def _decide(
             return instances.decide_announce(state, command)
         case AnswerDecision():
             return instances.decide_answer(state, command, now)
+        case StartInstance():
+            return starts.decide_start(state, command, now)
+        case TellInstance():
+            return starts.decide_tell(state, command, now)
         case _:
             assert_never(command)
 

@@ -30,6 +30,8 @@ from holdfast.model.flowcommands import (
     RenewTurn,
     SendMessage,
     StartActivity,
+    StartInstance,
+    TellInstance,
 )
 from holdfast.model.ids import is_name
 from holdfast.model.outcomes import Refusal, refuse
@@ -95,6 +97,11 @@ def _problems(command: FlowCommand) -> Iterator[str]:
             yield from () if keep_last is None else _whole("keep_last", keep_last)
         case AnswerDecision(message=message):
             yield from _message(message)
+        case StartInstance():
+            yield from _start(command)
+        case TellInstance(message=message, hold_s=hold_s):
+            yield from _duration("hold", hold_s)
+            yield from _message(message)
         case FetchMore() | ParkMessages() | AnnounceHandlers():
             return
 
@@ -131,6 +138,15 @@ def _message(message: NewMessage) -> Iterator[str]:
     yield from instance_problems("instance", message.instance_id)
     if message.parent_instance_id is not None:
         yield from instance_problems("parent_instance", message.parent_instance_id)
+
+
+def _start(command: StartInstance) -> Iterator[str]:
+    yield from _message(command.message)
+    if command.message.kind != "StartOrchestration" or command.message.parent_instance_id is not None:
+        yield "message must begin an instance that has no parent"
+    for signal in command.signals:
+        if signal.kind != "QueueMessage" or signal.instance_id != command.message.instance_id:
+            yield "signals must be signals to the instance that begins"
 
 
 def _activity(activity: NewActivity) -> Iterator[str]:

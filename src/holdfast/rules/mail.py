@@ -63,6 +63,7 @@ class Post:
                 parent_instance_id=new.parent_instance_id,
                 execution_id=new.execution_id,
                 event_id=new.event_id,
+                digest=new.digest,
                 tells_of=tells_of,
                 cmd=self._order.cmd,
                 actor=self._order.actor,

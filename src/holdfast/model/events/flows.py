@@ -31,6 +31,8 @@ class MessageStored(Fact, frozen=True, kw_only=True, tag="message:stored"):
     #: Of a timer.
     execution_id: int | None = None
     event_id: int | None = None
+    #: Of a start: tells whether another asks for the same.
+    digest: str | None = None
     #: The job whose end it tells.
     tells_of: JobId | None = None
 
@@ -147,6 +149,8 @@ class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
     orchestration_name: str
     orchestration_version: str | None = None
     parent_instance_id: str | None = None
+    #: Of its start, if it begins.
+    digest: str | None = None
     status: InstanceStatus
     #: NULL: as it was.
     output: msgspec.Raw = NULL

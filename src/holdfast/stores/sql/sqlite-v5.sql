@@ -17,6 +17,7 @@ CREATE TABLE instances (
   custom_status TEXT NOT NULL,
   custom_status_version INTEGER NOT NULL,
   waiting_on TEXT,
+  digest TEXT,
   blob TEXT,
   sum INTEGER NOT NULL,
   CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL))
@@ -83,6 +84,7 @@ CREATE TABLE orchestrator_queue (
   parent_instance_id TEXT,
   execution_id INTEGER,
   event_id INTEGER,
+  digest TEXT,
   blob TEXT,
   sum INTEGER NOT NULL
 ) STRICT;
