@@ -19,7 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.flows import face as hf
 from holdfast.flows.calls import child_id, demand_instance_id
-from holdfast.flows.steps import idempotency_key
+from holdfast.flows.keys import idempotency_key
 from holdfast.model.details import CANCELLED, DEAD, TIMEOUT, Category, ErrorDetails
 from holdfast.model.history import Status
 from holdfast.model.workitems import ActivityCompleted, ActivityFailed, ActivityOptions

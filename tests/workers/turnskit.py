@@ -9,7 +9,7 @@ from holdfast.flows.provider import Provider
 from holdfast.flows.workflows import Register, activity
 from holdfast.model import kinds
 from holdfast.model.history import Status
-from holdfast.model.workitems import CancelInstance, QueueMessage, StartOrchestration
+from holdfast.model.workitems import ActivityOptions, CancelInstance, QueueMessage, StartOrchestration
 from holdfast.workers.worker import Worker
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
@@ -19,18 +19,22 @@ LONG = 30
 class App:
     """Workflows and activities on one store."""
 
-    def __init__(self, url, clock=None):
-        self.hf = Holdfast(url, clock=clock)
+    def __init__(self, url, clock=None, hf=None):
+        self.hf = hf or Holdfast(url, clock=clock)
         self.definitions = Definitions(SignatureCodec)
         self.workflow = Register(self.definitions, SignatureCodec)
         self.workers = []
 
-    def activity(self, function=None, /, *, async_name=None, **options):
+    def activity(self, function=None, /, *, max_attempts=4):
         """Register a task, and give it as workflows see it."""
         if function is None:
-            return lambda given: self.activity(given, **options)
-        task = self.hf.task(**options)(function)
-        return activity(function, SignatureCodec(function), name=task.spec.name)
+            return lambda given: self.activity(given, max_attempts=max_attempts)
+        return self.as_activity(self.hf.task()(function), max_attempts=max_attempts)
+
+    def as_activity(self, task, *, max_attempts=4):
+        """Give a task as workflows see it."""
+        options = ActivityOptions(max_attempts=max_attempts)
+        return activity(task.spec.run, task.spec.codec, name=task.spec.name, options=options)
 
     @property
     def provider(self):

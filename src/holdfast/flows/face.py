@@ -29,9 +29,10 @@ from holdfast.flows.calls import (
 )
 from holdfast.flows.calls import send_signal as give_signal
 from holdfast.flows.execution import Continuation, Execution
+from holdfast.flows.keys import idempotency_key
 from holdfast.flows.measures import delay_ms
 from holdfast.flows.places import caller
-from holdfast.flows.steps import StepCall, idempotency_key
+from holdfast.flows.steps import StepCall
 from holdfast.model import kinds
 from holdfast.model.payloads import pack
 

@@ -6,6 +6,7 @@ is only published (status, keys, patches) may be missing. Knows neither loop nor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import HistoryCorrupt, NondeterminismError
@@ -236,6 +237,20 @@ def nondeterminism(name: str, version: str, difference: Difference, place: Place
         found=difference.found,
         location=where,
     )
+
+
+_WORDED = re.compile(
+    r"workflow .*, execution (?P<execution_id>\d+): event (?P<event_id>\d+) differs \(.*\)\n"
+    r"  recorded: (?P<recorded>.*)\n  code now: (?P<found>.*?)(?: {12}(?P<location>.*))?",
+)
+
+
+def nondeterminism_of(text: str, instance: str) -> NondeterminismError:
+    """Give the error again whose text was kept, with the facts as far as the text still has them."""
+    message = text.removesuffix(f"\n  {NondeterminismError.default_hint}")
+    found = _WORDED.fullmatch(message)
+    facts = {} if found is None else {name: fact or "" for name, fact in found.groupdict().items()}
+    return NondeterminismError(message, hint=None, instance=instance, **facts)
 
 
 # --- wording ----------------------------------------------------------------------------------------------------------

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError, WorkflowNotAllowed
+from holdfast.errors import HoldfastError
 from holdfast.flows.definitions import Codec
 from holdfast.flows.failures import details_of, encoding_details
 from holdfast.model.details import ErrorDetails
@@ -72,20 +71,3 @@ class StepCall:
 def pause_before(attempt: int) -> float:
     """Give the seconds to wait before attempt `attempt` (2 is the first repetition)."""
     return float(min(LONGEST, FIRST * 2 ** (attempt - 2)))
-
-
-#: The key of the step or activity that runs here; set by whoever runs it.
-running_key: ContextVar[str] = ContextVar("holdfast.idempotency_key")
-
-
-def idempotency_key() -> str:
-    """Give a key that is the same on every attempt of the step or task that runs here.
-
-    Raises WorkflowNotAllowed elsewhere.
-    """
-    try:
-        return running_key.get()
-    except LookupError:
-        raise WorkflowNotAllowed(
-            "idempotency_key: no step or task of a workflow runs here.", hint="Call it inside one."
-        ) from None

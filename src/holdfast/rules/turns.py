@@ -116,6 +116,7 @@ def _batch(state: State, instance_id: str, now: Timestamp, *, begins: bool) -> l
 def _handed_out(state: State, instance_id: str, token: Token, messages: Sequence[Message]) -> LockedTurn:
     instance = state.get(Instance, instance_id)
     execution = None if instance is None else _current(state, instance)
+    keys = () if instance is None else state.keys(instance_id)
     return LockedTurn(
         instance_id=instance_id,
         token=token,
@@ -127,7 +128,7 @@ def _handed_out(state: State, instance_id: str, token: Token, messages: Sequence
         history_id=None if execution is None else execution.history_id,
         last_event_id=0 if execution is None else execution.last_event_id,
         since=min((message.stored_at for message in messages), default=None),
-        keys=tuple(Kept(kv.key, kv.value, kv.at_ms) for kv in state.keys(instance_id) if kv.value != NULL),
+        keys=tuple(Kept(kv.key, kv.value, kv.at_ms) for kv in keys if kv.value != NULL),
     )
 
 

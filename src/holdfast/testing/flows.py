@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -18,12 +18,14 @@ from holdfast.app.codec import SignatureCodec
 from holdfast.flows.definitions import Codec, Definition, Definitions
 from holdfast.flows.execution import Execution
 from holdfast.flows.failures import details_of
-from holdfast.flows.steps import StepCall, running_key
+from holdfast.flows.keys import running_key
+from holdfast.flows.steps import StepCall
 from holdfast.flows.turn import Turn
 from holdfast.flows.watching import watching
 from holdfast.flows.workflows import Activity, Workflow, activity
 from holdfast.model import kinds
-from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit
+from holdfast.model.details import ErrorDetails
+from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit, activity_key
 from holdfast.model.kinds import AnyKind
 from holdfast.model.workitems import (
     ActivityCompleted,
@@ -297,7 +299,7 @@ class World:
                 continue
             call = running.pop(self._rng.randrange(len(running)))
             self.called.append(call.name)
-            turn.finish_step(call.step_no, _run_step(call), self.now_ms)
+            turn.finish_step(call.step_no, self.run_step(call), self.now_ms)
         return batch
 
     def _commit(self, row: Row, turn: Turn, batch: Sequence[Any], *, hold: bool = False) -> None:
@@ -364,50 +366,47 @@ class World:
 
     def _run_job(self, job: tuple[str, int, int]) -> None:
         item = self._jobs.pop(job)
-        function, codec = self.activities[item.name]
         self.called.append(item.name)
+        self.send(self.run_activity(item))
+
+    def run_activity(self, item: ActivityExecute) -> WorkItem:
+        """Run an activity's function, and give the message that tells its outcome."""
+        function, codec = self.activities[item.name]
+        at: dict[str, Any] = {"instance": item.instance, "execution_id": item.execution_id, "id": item.id}
+        token = running_key.set(activity_key(item.instance, item.execution_id, item.id))
         try:
             args, kwargs = codec.unpack(msgspec.Raw(item.input.encode()))
-            value = function(*args, **kwargs)
-            if asyncio.iscoroutine(value):
-                value = _run_async(value)
+            value = self.run_async(function(*args, **kwargs))
             result = bytes(codec.pack_result(value)).decode()
         except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
-            self.send(
-                ActivityFailed(
-                    instance=item.instance, execution_id=item.execution_id, id=item.id, details=details_of(problem)
-                )
-            )
-        else:
-            self.send(
-                ActivityCompleted(instance=item.instance, execution_id=item.execution_id, id=item.id, result=result)
-            )
+            return ActivityFailed(**at, details=details_of(problem))
+        finally:
+            running_key.reset(token)
+        return ActivityCompleted(**at, result=result)
+
+    def run_step(self, call: StepCall) -> str | ErrorDetails:
+        """Run a step's function, and give its outcome."""
+        token = running_key.set(call.idempotency_key)
+        try:
+            value = self.run_async(call.function(*call.args, **call.kwargs))
+        except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
+            return call.failure(problem)
+        finally:
+            running_key.reset(token)
+        return call.outcome(value)
+
+    def run_async(self, value: Any) -> Any:
+        """Run a coroutine that waits for nothing: time in here passes only when all is idle. Leave others alone."""
+        if not asyncio.iscoroutine(value):
+            return value
+        try:
+            value.send(None)
+        except StopIteration as end:
+            return end.value
+        value.close()
+        raise AssertionError("a step or activity of this world may not wait")
 
 
 def codec_of(function: Callable[..., Any]) -> Codec:
     """Type a function by its annotations."""
     return SignatureCodec(function)
-
-
-def _run_step(call: StepCall) -> Any:
-    token = running_key.set(call.idempotency_key)
-    try:
-        value = call.function(*call.args, **call.kwargs)
-        if asyncio.iscoroutine(value):
-            value = _run_async(value)
-    except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
-        return call.failure(problem)
-    finally:
-        running_key.reset(token)
-    return call.outcome(value)
-
-
-def _run_async(coro: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine that waits for nothing: time in here passes only when all is idle."""
-    try:
-        coro.send(None)
-    except StopIteration as end:
-        value: R = end.value
-        return value
-    coro.close()
-    raise AssertionError("a step or activity of this world may not wait")

@@ -32,6 +32,8 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
     fatal: bool = False
     retry_after_s: float | None = None
     exit_code: int | None = None
+    #: All that can be kept of the exception, for the workflow that waits for the job; NULL for any other job.
+    details: msgspec.Raw = NULL
 
 
 class Snoozed(msgspec.Struct, frozen=True, tag=True):
@@ -56,8 +58,20 @@ class Released(msgspec.Struct, frozen=True, tag=True):
 Outcome = Returned | Raised | Snoozed | GaveUp | Released
 
 
-def outcome_of(error: BaseException, no_retry: tuple[type[BaseException], ...] = ()) -> Outcome:
-    """Say how an execution ended that raised."""
+def outcome_of(
+    error: BaseException, no_retry: tuple[type[BaseException], ...] = (), *, detailed: bool = False
+) -> Outcome:
+    """Say how an execution ended that raised; `detailed` for a workflow, which meets the exception again."""
+    outcome = _outcome_of(error, no_retry)
+    if detailed and isinstance(outcome, Raised):
+        from holdfast.flows.failures import details_of  # noqa: PLC0415 - jobs without a workflow do not pay for it
+
+        details = msgspec.structs.replace(details_of(error), retryable=not outcome.fatal)
+        return msgspec.structs.replace(outcome, details=msgspec.Raw(msgspec.json.encode(details)))
+    return outcome
+
+
+def _outcome_of(error: BaseException, no_retry: tuple[type[BaseException], ...]) -> Outcome:
     match error:
         case Snooze():
             return Snoozed(error.delay)
@@ -97,6 +111,7 @@ def command_of(grant: Grant, outcome: Outcome, notes: RunNotes | None = None) ->
                 exit_code=outcome.exit_code,
                 artifacts=artifacts,
                 progress=progress,
+                details=outcome.details,
             )
         case Snoozed():
             return SnoozeJob(

@@ -245,8 +245,13 @@ class Batch(Lookups):
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
-        """Write pending records: first what goes, runs before their jobs; then what stays, jobs before their runs."""
+    def _settle(self, kind: type | None = None) -> None:
+        """Write pending records: first what goes, runs before their jobs; then what stays, jobs before their runs.
+
+        With `kind`, only if there are any of it: what waits longer is written in fewer statements.
+        """
+        if kind is not None and not self._pending[kind] and not self._gone[kind]:
+            return
         for kind in reversed(BY_KIND):
             gone = self._gone[kind]
             if gone:

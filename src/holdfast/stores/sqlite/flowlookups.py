@@ -63,8 +63,8 @@ class FlowLookups(ABC):
         """Make sure that queries see everything this view contains."""
 
     @abstractmethod
-    def _walk(self, table: Table, sql: str, values: Values) -> Iterator[Any]:
-        """Give the records of a query one by one."""
+    def _walk(self, table: Table, sql: str, values: Values, *, reads: type | None = None) -> Iterator[Any]:
+        """Give the records of a query one by one; with `reads`, of one that reads no other table than that kind's."""
 
     @abstractmethod
     def _rows(self, sql: str, values: Values) -> Iterator[Row]:
@@ -74,7 +74,7 @@ class FlowLookups(ABC):
 
     def turn_by_token(self, token: Token) -> Turn | None:
         """Give the turn with that token, or None."""
-        return next(self._walk(TURNS, SQL["turn_by_token"], (token,)), None)
+        return next(self._walk(TURNS, SQL["turn_by_token"], (token,), reads=Turn), None)
 
     def local_turns(self) -> Iterator[Turn]:
         """Walk the turns that an opening of the store holds."""
@@ -97,21 +97,21 @@ class FlowLookups(ABC):
 
     def visible(self, instance_id: str, now: Timestamp) -> Iterator[Message]:
         """Walk the messages of an instance that nothing holds back, in order."""
-        return self._walk(MESSAGES, SQL["visible_mail"], (instance_id, now))
+        return self._walk(MESSAGES, SQL["visible_mail"], (instance_id, now), reads=Message)
 
     def mail(self, instance_id: str) -> Sequence[Message]:
         """Give all messages of an instance, by number."""
-        return list(self._walk(MESSAGES, SQL["mail"], (instance_id,)))
+        return list(self._walk(MESSAGES, SQL["mail"], (instance_id,), reads=Message))
 
     def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
         """Give the queued timers that an event asked for."""
-        return list(self._walk(MESSAGES, SQL["timers"], (instance_id, execution_id, event_id)))
+        return list(self._walk(MESSAGES, SQL["timers"], (instance_id, execution_id, event_id), reads=Message))
 
     # --- instances --------------------------------------------------------------------------------------------------
 
     def executions(self, instance_id: str) -> Sequence[Execution]:
         """Give the executions of an instance, ascending."""
-        return list(self._walk(EXECUTIONS, SQL["executions_of"], (instance_id,)))
+        return list(self._walk(EXECUTIONS, SQL["executions_of"], (instance_id,), reads=Execution))
 
     def children(self, instance_id: str) -> Sequence[str]:
         """Give the instances whose parent this one is, oldest first."""
@@ -124,11 +124,11 @@ class FlowLookups(ABC):
 
     def keys(self, instance_id: str) -> Sequence[KeyValue]:
         """Give the keys of an instance, by name."""
-        return list(self._walk(KEY_VALUES, SQL["keys_of"], (instance_id,)))
+        return list(self._walk(KEY_VALUES, SQL["keys_of"], (instance_id,), reads=KeyValue))
 
     def decisions(self, instance_id: str) -> Sequence[Decision]:
         """Give the questions of an instance, by id."""
-        return list(self._walk(DECISIONS, SQL["decisions_of"], (instance_id,)))
+        return list(self._walk(DECISIONS, SQL["decisions_of"], (instance_id,), reads=Decision))
 
     def instances(self, query: InstanceQuery) -> Sequence[Instance]:
         """Give the matching instances, newest first."""
@@ -163,11 +163,11 @@ class FlowLookups(ABC):
 
     def leased(self, token: Token) -> Job | None:
         """Give the RUNNING activity whose lease has that token, or None."""
-        return next(self._walk(JOBS, SQL["leased"], (token,)), None)
+        return next(self._walk(JOBS, SQL["leased"], (token,), reads=Job), None)
 
     def activities(self, owner: str) -> Sequence[Job]:
         """Give the jobs of an activity, oldest first."""
-        return list(self._walk(JOBS, SQL["activities"], (owner,)))
+        return list(self._walk(JOBS, SQL["activities"], (owner,), reads=Job))
 
     def activities_of(self, instance_id: str) -> Sequence[Job]:
         """Give the jobs of all activities of an instance, by id."""

@@ -72,8 +72,8 @@ class Lookups(FlowLookups):
 
     # --- what a batch does differently ------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
-        """Make sure that queries see everything this view contains."""
+    def _settle(self, kind: type | None = None) -> None:
+        """Make sure that queries see everything this view contains; or, of one kind of records, queries of these."""
 
     def _resolve(self, table: Table, row: Row) -> Any:
         """Give the record of a row."""
@@ -321,14 +321,14 @@ class Lookups(FlowLookups):
         rows = self._db.execute(SQL["counts"])
         return [QueueCount(namespace, queue, JobStatus(status), count) for namespace, queue, status, count in rows]
 
-    def _walk(self, table: Table, sql: str, values: Values) -> Iterator[Any]:
-        """Give the records of a query one by one."""
-        for row in self._rows(sql, values):
+    def _walk(self, table: Table, sql: str, values: Values, *, reads: type | None = None) -> Iterator[Any]:
+        """Give the records of a query one by one; with `reads`, of one that reads no other table than that kind's."""
+        for row in self._rows(sql, values, reads):
             yield self._resolve(table, row)
 
-    def _rows(self, sql: str, values: Values) -> Iterator[Row]:
+    def _rows(self, sql: str, values: Values, reads: type | None = None) -> Iterator[Row]:
         """Give the rows of a query one by one; what is not asked for is not read."""
-        self._settle()
+        self._settle(reads)
         cursor = self._db.execute(sql, values)
         self._walks.add(cursor)
         try:

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.flows.keys import running_key
+from holdfast.model.history import activity_key
+from holdfast.model.instances import owned_by
 from holdfast.workers.context import Context, current
 from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
 from holdfast.workers.tasks import TaskSpec
@@ -39,6 +42,8 @@ def own_context(context: Context) -> contextvars.Context:
     """Make a context in which `hf.current` is this execution, and nothing of another one is seen."""
     variables = contextvars.Context()
     variables.run(current.set, context)
+    if context.job.owner is not None:
+        variables.run(running_key.set, activity_key(*owned_by(context.job.owner)))
     return variables
 
 
@@ -90,4 +95,4 @@ def value_of(spec: TaskSpec, context: Context) -> Gave | Outcome:
         with OneProcess():
             return Gave(own_context(context).run(spec.run, *args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
-        return outcome_of(error, spec.no_retry)
+        return outcome_of(error, spec.no_retry, detailed=context.job.owner is not None)

@@ -104,7 +104,7 @@ class _Served:
         except Terminated:
             return Raised("the handler's process was told to end (SIGTERM)", "exit", exit_code=-signal.SIGTERM)
         except BaseException as error:  # noqa: BLE001 - importing the application runs the user's code
-            return outcome_of(error)
+            return outcome_of(error, detailed=request.grant.job.owner is not None)
         finally:
             self._context = None
             notes.end()

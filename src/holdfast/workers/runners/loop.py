@@ -130,5 +130,5 @@ async def _outcome(assignment: Assignment) -> Outcome:
         # Cancelled by itself, or by something it awaited: nobody asked for it.
         return Raised("the handler was cancelled from within (asyncio.CancelledError)")
     except BaseException as error:  # noqa: BLE001 - the user's code; even SystemExit ends the run, not the worker
-        return outcome_of(error, spec.no_retry)
+        return outcome_of(error, spec.no_retry, detailed=assignment.grant.job.owner is not None)
     return packed(spec, value)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from holdfast.flows.steps import StepCall, pause_before, running_key
+from holdfast.flows.keys import running_key
+from holdfast.flows.steps import StepCall, pause_before
 from holdfast.model.details import ErrorDetails
 from holdfast.points import reach
 from holdfast.workers.runners.calling import OneProcess
