@@ -10,20 +10,22 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.app import schedules, templates, webhooks
+from holdfast.app import instances, schedules, templates, webhooks
+from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
 from holdfast.app.options import TaskOptions
 from holdfast.app.queues import Dispatch, Queue
-from holdfast.app.registering import HasTasks
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target, report_undeclared, synchronise
 from holdfast.app.tasks import Task
 from holdfast.app.templates import Template
 from holdfast.app.webhooks import Webhook, WebhookOptions
+from holdfast.app.workflows import HasWorkflows
 from holdfast.clock import Clock
 from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound
 from holdfast.model.commands import Retention
 from holdfast.model.ids import NAME_HINT, is_name
+from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.schedules import Schedule as ScheduleRecord
 from holdfast.model.templates import Template as TemplateRecord
@@ -42,8 +44,8 @@ if TYPE_CHECKING:
     from holdfast.workers.worker import Worker
 
 
-class Holdfast(HasTasks):
-    """An application's jobs, on one store.
+class Holdfast(HasWorkflows):
+    """An application's jobs and workflows, on one store.
 
     >>> hf = Holdfast("sqlite:jobs.db")
     >>> @hf.task(queue="mail", max_attempts=4, timeout=30)
@@ -129,6 +131,7 @@ class Holdfast(HasTasks):
             name=name,
             retention=self.retention,
             webhook_allow=parse_networks(self.webhook_allow),
+            workflows=self.workflows,
             until_idle=until_idle,
         )
 
@@ -182,6 +185,20 @@ class Holdfast(HasTasks):
     def queue(self, name: str) -> Queue:
         """Give a handle on a queue. Raises InvalidValue for what is no name."""
         return Queue(self, name)
+
+    # --- workflows ----------------------------------------------------------------------------------------------------
+
+    def instance(self, instance_id: str) -> Instance[Any]:
+        """Give a handle on the instance of that id. Raises WorkflowNotFound."""
+        handle: Instance[Any] = Instance(self, instance_id)
+        handle.status()
+        return handle
+
+    def instances(
+        self, *, status: InstanceStatus | str | None = None, workflow: str | None = None, limit: int = 50
+    ) -> Sequence[Instance[Any]]:
+        """List instances that have had a turn, newest first. Raises InvalidValue for a status that is none."""
+        return instances.listed(self, status, workflow, limit)
 
     # --- schedules and templates --------------------------------------------------------------------------------------
 

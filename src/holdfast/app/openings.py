@@ -16,6 +16,7 @@ from holdfast.clock import Clock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation, InvalidValue
+from holdfast.flows.workflows import demand_outside
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.stores.opening import open_store, parse_url
 
@@ -43,7 +44,11 @@ class OpensStore:
 
     @property
     def engine(self) -> Engine:
-        """The engine on this application's store, opened on first use in this process."""
+        """The engine on this application's store, opened on first use in this process.
+
+        Raises WorkflowNotAllowed within a workflow: what is read or written here could not be replayed.
+        """
+        demand_outside("the store")
         if self._lent is not None:
             return self._lent
         engine = self._engine

@@ -88,6 +88,10 @@ class Options(TaskOptions, total=False):
     key: str
     #: An open transaction of the same database, which the job becomes part of (`sqlite:` only).
     connection: Connection
+    #: Of a call from a workflow: how long all attempts together may take.
+    total_timeout: Seconds
+    #: Of a call from a workflow: all calls of one session go to the same worker.
+    session: str
 
 
 #: Option → field of a new job, where the names differ.
@@ -99,6 +103,7 @@ _FIELDS = {
     "delay": "delay_s",
     "id": "job_id",
     "key_window": "key_window_s",
+    "total_timeout": "total_timeout_s",
 }
 _ENUMS: dict[str, type[RetryMode | KeyScope | KeyHold]] = {
     "retry": RetryMode,
@@ -113,20 +118,38 @@ class Chosen(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
     #: The caller's transaction to write in; none of a job's fields.
     connection: Any = None
+    #: Of calls from workflows alone.
+    total_timeout_s: float | None = None
+    session: str | None = None
 
     def plus(self, options: Options | TaskOptions, kind: type = Options) -> Chosen:
         """Give these options with others on top. Raises InvalidArguments for one that `kind` does not list."""
         added = chosen_fields(options, kind)
-        connection = added.pop("connection", self.connection)
-        return Chosen({**self.fields, **added}, connection)
+        return Chosen(
+            connection=added.pop("connection", self.connection),
+            total_timeout_s=added.pop("total_timeout_s", self.total_timeout_s),
+            session=added.pop("session", self.session),
+            fields={**self.fields, **added},
+        )
 
     def new_job(self, *, job_id: str, job_type: str, namespace: str, params: msgspec.Raw) -> NewJob:
-        """Build the job these options ask for."""
+        """Build the job these options ask for. Raises InvalidArguments for an option of calls from workflows."""
+        if self.total_timeout_s is not None or self.session is not None:
+            option = "session" if self.total_timeout_s is None else "total_timeout"
+            raise InvalidArguments(
+                f"{job_type}: {option} holds for calls from workflows only. Nothing was stored.",
+                hint="Leave it out, or use .call in a workflow.",
+            )
+        return self._job(job_id=job_id, job_type=job_type, namespace=namespace, params=params)
+
+    def _job(self, *, job_id: str, job_type: str, namespace: str, params: msgspec.Raw) -> NewJob:
         return NewJob(**{"job_id": JobId(job_id), **self.fields}, job_type=job_type, namespace=namespace, params=params)
 
     def demand_valid(self, job_type: str, namespace: str) -> None:
         """Refuse values that no job could have, where they are written, by the rule that every job meets."""
-        sample = self.new_job(job_id="sample", job_type=job_type, namespace=namespace, params=EMPTY)
+        sample = self._job(job_id="sample", job_type=job_type, namespace=namespace, params=EMPTY)
+        if self.session is not None:
+            sample = msgspec.structs.replace(sample, affinity=self.session)
         command = Enqueue(jobs=(sample,))
         field = misfit(command)
         if field is not None:

@@ -81,6 +81,7 @@ class HasTasks(OpensStore):
         isolation: Literal["shell"],
         name: str | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
+        raises: tuple[type[BaseException], ...] = (),
         schedule: str | None = None,
         timezone: str = "UTC",
         **options: Unpack[TaskOptions],
@@ -94,6 +95,7 @@ class HasTasks(OpensStore):
         isolation: Literal["process"] | None = None,
         memory_limit: int | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
+        raises: tuple[type[BaseException], ...] = (),
         schedule: str | None = None,
         timezone: str = "UTC",
         **options: Unpack[TaskOptions],
@@ -108,6 +110,7 @@ class HasTasks(OpensStore):
         isolation: Literal["process", "shell"] | None = None,
         memory_limit: int | None = None,
         no_retry: tuple[type[BaseException], ...] = (),
+        raises: tuple[type[BaseException], ...] = (),
         schedule: str | None = None,
         timezone: str = "UTC",
         **options: Any,
@@ -116,7 +119,8 @@ class HasTasks(OpensStore):
 
         It runs on an event loop if it is a coroutine function, else in a thread; with `isolation="process"` in a
         process of its own, and with `isolation="shell"` it returns the command to run. With `schedule`, a cron
-        expression, it is also run by the clock of `timezone`, once the store is open.
+        expression, it is also run by the clock of `timezone`, once the store is open. Workflows that call it get its
+        failures as objects of the classes that `raises` lists.
         """
 
         def register(found: Callable[..., Any]) -> Task[..., Any]:
@@ -148,7 +152,7 @@ class HasTasks(OpensStore):
             self._queues.add(chosen.fields.get("queue", "default"))
             kind = ShellTask if isolation == "shell" else AsyncTask if awaited else Task
             app = cast("Holdfast", self)  # its only heir
-            task: Task[..., Any] = kind(app, title, found, codec, chosen)
+            task: Task[..., Any] = kind(app, title, found, codec, chosen, raises=raises)
             if schedule is not None:
                 self._declared[title] = declared(task, self.namespace, schedule, timezone)
             return task

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
+from holdfast.app.activities import activity_of
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.options import Chosen, Options
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.app.aio import AioTask
     from holdfast.app.holdfast import Holdfast
+    from holdfast.flows.face import Pending
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,7 +34,14 @@ class Task(Generic[P, R]):
     """A function the user registered."""
 
     def __init__(
-        self, app: Holdfast, name: str, function: Callable[P, Any], codec: SignatureCodec, chosen: Chosen
+        self,
+        app: Holdfast,
+        name: str,
+        function: Callable[P, Any],
+        codec: SignatureCodec,
+        chosen: Chosen,
+        *,
+        raises: tuple[type[BaseException], ...] = (),
     ) -> None:
         """Wrap the function; use `Holdfast.task`."""
         functools.update_wrapper(self, function)
@@ -40,6 +49,7 @@ class Task(Generic[P, R]):
         self._function = function
         self._codec = codec
         self._chosen = chosen
+        self._raises = raises
         #: The name jobs carry; workers find the function by it.
         self.name = name
 
@@ -84,7 +94,8 @@ class Task(Generic[P, R]):
 
         >>> send.options(priority=9, delay=60, key="welcome-42").enqueue("a@example.com")  # doctest: +SKIP
         """
-        return type(self)(self._app, self.name, self._function, self._codec, self._chosen.plus(options))
+        chosen = self._chosen.plus(options)
+        return type(self)(self._app, self.name, self._function, self._codec, chosen, raises=self._raises)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Check the arguments and build the job without enqueuing it, for `enqueue_many`."""
@@ -127,6 +138,20 @@ class Task(Generic[P, R]):
         outcome = engine.ask(command) if connection is None else engine.ask_within(connection, command)
         assert isinstance(outcome, Enqueued)
         return [Job(self._app, done.job_id, self._codec, created=done.created) for done in outcome.jobs]
+
+    # --- from a workflow --------------------------------------------------------------------------------------------
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """From a workflow: have it done as a job, on any worker, and wait for the result.
+
+        Raises ActivityError or one of its kinds when awaited; InvalidArguments, or WorkflowNotAllowed outside of a
+        workflow, at once.
+        """
+        return activity_of(self.name, self._codec, self._chosen, self._raises).call(*args, **kwargs)
+
+    def begin(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
+        """From a `def` workflow: have it done beside it; `.result()` waits for it."""
+        return activity_of(self.name, self._codec, self._chosen, self._raises).begin(*args, **kwargs)
 
     @property
     def aio(self) -> AioTask[P, R]:

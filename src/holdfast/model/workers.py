@@ -64,6 +64,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     queues: tuple[str, ...] = ("default",)
     #: Tasks it knows; None for any.
     job_types: tuple[str, ...] | None = None
+    #: Workflows it has code for, `name version`.
+    workflows: tuple[str, ...] = ()
     #: Jobs it works on at once.
     slots: int = 1
     started_at: Timestamp

@@ -39,7 +39,7 @@ Served = Callable[[str, str], bool] | None
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a job is where it is."""
+    """Why a job or an instance is where it is."""
 
     #: One word for programs.
     code: str
@@ -51,6 +51,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_by: tuple[JobId, ...] = ()
     #: When that can change by itself.
     until: Timestamp | None = None
+    #: Of an instance: all that it waits for, or more about what blocks it, line by line.
+    lines: tuple[str, ...] = ()
 
 
 def explain(state: State, job: Job, now: Timestamp, served: Served = None) -> Reason:

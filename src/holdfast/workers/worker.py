@@ -78,6 +78,7 @@ class Worker:
             version=__version__,
             namespace=namespace,
             queues=queues,
+            workflows=tuple(f"{one.name} {one.version}" for one in workflows.all()) if workflows is not None else (),
             job_types=tasks.names(),
             slots=concurrency,
             started_at=now,

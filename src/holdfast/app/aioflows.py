@@ -1,0 +1,85 @@
+"""The awaitable face of workflows: the same names, a thread hop each. Nothing is written twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from holdfast.app.instances import Instance
+from holdfast.app.instancestate import InstanceState
+from holdfast.app.workflows import Workflow
+from holdfast.model.history import Event
+from holdfast.model.instances import Execution
+from holdfast.rules.explain import Reason
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AioWorkflow(Generic[P, R]):
+    """A workflow, awaited."""
+
+    def __init__(self, workflow: Workflow[P, R]) -> None:
+        self._workflow = workflow
+
+    @overload
+    async def start(self, *args: P.args, **kwargs: P.kwargs) -> Instance[R]: ...
+
+    @overload
+    async def start(self, *args: Any, id: str | None, **kwargs: Any) -> Instance[R]: ...
+
+    async def start(self, *args: Any, **kwargs: Any) -> Instance[R]:
+        """Start an instance; it is durable when this returns."""
+        return await asyncio.to_thread(self._workflow.start, *args, **kwargs)
+
+
+class AioInstance(Generic[R]):
+    """An instance, awaited."""
+
+    def __init__(self, instance: Instance[R]) -> None:
+        self._instance = instance
+
+    async def status(self) -> InstanceState:
+        """Give the instance as it is now."""
+        return await asyncio.to_thread(self._instance.status)
+
+    async def explain(self) -> Reason:
+        """Give the one reason why the instance is where it is."""
+        return await asyncio.to_thread(self._instance.explain)
+
+    async def wait(self, timeout: float | None = None) -> InstanceState:  # noqa: ASYNC109 - the twin's own parameter
+        """Wait until the instance has ended."""
+        return await asyncio.to_thread(self._instance.wait, timeout)
+
+    async def wait_status(self, after: int = 0, timeout: float | None = None) -> InstanceState:  # noqa: ASYNC109 - the twin's own parameter
+        """Wait until it has said something new of itself, or has ended."""
+        return await asyncio.to_thread(self._instance.wait_status, after, timeout)
+
+    async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
+        """Wait for what the workflow returns."""
+        return await asyncio.to_thread(self._instance.outcome, await self.wait(timeout))
+
+    async def signal(self, name: str, data: Any = None, *, hold: float = 0) -> None:
+        """Send it a signal."""
+        await asyncio.to_thread(self._instance.signal, name, data, hold=hold)
+
+    async def cancel(self, reason: str = "", *, force: bool = False) -> None:
+        """Ask it to stop."""
+        await asyncio.to_thread(self._instance.cancel, reason, force=force)
+
+    async def history(self, execution_id: int | None = None) -> list[Event]:
+        """Give the events of an execution."""
+        return await asyncio.to_thread(self._instance.history, execution_id)
+
+    async def executions(self) -> Sequence[Execution]:
+        """List its executions."""
+        return await asyncio.to_thread(self._instance.executions)
+
+    async def children(self) -> list[Instance[Any]]:
+        """List the instances it called."""
+        return await asyncio.to_thread(self._instance.children)
+
+    async def kv(self) -> dict[str, Any]:
+        """Give the values that the workflow shows by key."""
+        return await asyncio.to_thread(self._instance.kv.all)
