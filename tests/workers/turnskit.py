@@ -13,7 +13,7 @@ from holdfast.model.workitems import ActivityOptions, CancelInstance, QueueMessa
 from holdfast.workers.worker import Worker
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
-LONG = 30
+LONG = 15
 
 
 class App:

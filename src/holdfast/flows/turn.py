@@ -10,7 +10,7 @@ are the worker's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -72,8 +72,13 @@ class Turn:
         now_ms: int,
         seed: int = 0,
         resident: Execution | None = None,
+        tell: Callable[[Execution], None] = lambda _execution: None,
     ) -> None:
-        """Open the turn and deliver its batch. `seed` is random, and used only if an execution begins here."""
+        """Open the turn and deliver its batch. `seed` is random, and used only if an execution begins here.
+
+        `tell` hears of the execution before any of its code runs.
+        """
+        self._tell = tell
         self._definitions = definitions
         self._item = item
         self._seed = seed
@@ -156,6 +161,7 @@ class Turn:
         item = self._item
         if resident is not None and is_current(resident, item):
             self.execution = resident
+            self._tell(resident)
         else:
             started = item.history[0].kind
             if not isinstance(started, kinds.OrchestrationStarted):
@@ -179,6 +185,7 @@ class Turn:
     def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
         item = self._item
         self.execution = Execution(definition, self._definitions, item.instance, execution_id, item.kv_snapshot)
+        self._tell(self.execution)
         return self.execution
 
     def _abandon_unregistered(self, name: str, version: str | None) -> None:

@@ -309,8 +309,8 @@ def _affinity_removed(state: State, event: ev.AffinityRemoved, stamp: Stamp) -> 
 
 
 def _announced(state: State, event: ev.HandlersAnnounced, stamp: Stamp) -> list[Change]:
-    changes = [put(replace(_message(state, seq, stamp), visible_at=None)) for seq in event.messages]
-    return changes + [Change(Turn, name, None) for name in event.instances]
+    # Why an instance was given back stays until a turn commits: should it be given back again, it is since then.
+    return [put(replace(_message(state, seq, stamp), visible_at=None)) for seq in event.messages]
 
 
 # --- shared steps -----------------------------------------------------------------------------------------------------

@@ -261,12 +261,14 @@ class TurnDesk:
 
     def _break_off(self, stint: Stint) -> None:
         """Take a turn that does not give its thread back for dead: it counts."""
-        execution = None if stint.turn is None else stint.turn.execution
+        execution = stint.execution
         ident, stack = stint.code.break_off(None if execution is None else execution.thread_ident)
         log.error("turn.overran", extra={"instance": stint.instance, "stack": stack})
         self._crew.write_off(ident)
         seconds = 0.0 if stint.definition is None else stint.definition.turn_timeout_s
-        self._give_back(stint, f"a turn took longer than {seconds:g} s without a running step", counted=True)
+        self._give_back(
+            stint, f"a turn took longer than {seconds:g} s without a running step", counted=True, delay_s=BROKEN_S
+        )
 
     def due_at(self) -> float:
         """Give when `enforce` or `errands` has something to do. Whoever makes that earlier pokes the pump."""
@@ -562,8 +564,8 @@ _UNQUEUED = {"renew", "more", "fetch"}
 def _let_go(stint: Stint) -> None:
     """Close the code of a turn."""
     try:
-        if stint.turn is not None:
-            stint.turn.discard()
+        if stint.execution is not None:
+            stint.execution.close(clean_up=False)
     except Exception:
         log.exception("turn.not_closed", extra={"instance": stint.instance})
 

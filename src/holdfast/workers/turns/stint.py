@@ -115,6 +115,7 @@ class Stint:
     steps: dict[int, StepRun] = field(default_factory=dict)
     #: The thread's alone.
     turn: Turn | None = None
+    execution: Execution | None = None
     code: Code = field(default_factory=Code)
     definition: Definition | None = None
     wants_commit: bool = False
@@ -201,7 +202,12 @@ class Playing:
         return Outcome(ack=self._ack(stint, poison(item, attempts, self._now_ms())), is_last=True)
 
     def _begin(self, stint: Stint, ready: Ready, seed: int) -> None:
-        stint.turn = Turn(self._definitions, ready.item, now_ms=self._now_ms(), seed=seed, resident=ready.resident)
+        def tell(execution: Execution) -> None:
+            stint.execution = execution
+
+        stint.turn = Turn(
+            self._definitions, ready.item, now_ms=self._now_ms(), seed=seed, resident=ready.resident, tell=tell
+        )
 
     def _definition(self, item: OrchestrationItem) -> Definition | None:
         begin = next((one for one in item.messages if isinstance(one, StartOrchestration | ContinueAsNew)), None)
