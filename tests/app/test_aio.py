@@ -8,11 +8,15 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate
+from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
+from holdfast.app.decisions import Decision
+from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.queues import Dispatch, Queue
 from holdfast.app.schedules import Schedule
 from holdfast.app.tasks import Task
 from holdfast.app.templates import Template
+from holdfast.app.workflows import Workflow
 from holdfast.errors import JobCancelled, JobNotFound, RunNotFound, StoreClosed
 from holdfast.model.logs import LogLine
 from holdfast.points import listening
@@ -252,6 +256,9 @@ def _parameters(kind, name):
         (AioDispatch, Dispatch),
         (AioSchedule, Schedule),
         (AioTemplate, Template),
+        (AioInstance, Instance),
+        (AioWorkflow, Workflow),
+        (AioDecision, Decision),
         (AioHoldfast, Holdfast),
     ],
 )
@@ -266,11 +273,14 @@ def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
     ("twin", "of", "here_only"),
     [
         (AioJob, Job, {"app", "id", "created", "outcome", "aio"}),
-        (AioTask, Task, {"name", "spec", "options", "job", "aio", "chosen", "codec"}),
+        (AioTask, Task, {"name", "spec", "options", "job", "aio", "chosen", "codec", "call", "begin"}),
         (AioQueue, Queue, {"name", "aio"}),
         (AioDispatch, Dispatch, {"aio"}),
         (AioSchedule, Schedule, {"aio"}),
         (AioTemplate, Template, {"aio"}),
+        (AioInstance, Instance, {"aio", "app", "id", "created", "look", "seen", "late", "outcome"}),
+        (AioWorkflow, Workflow, {"aio", "options"}),
+        (AioDecision, Decision, {"aio", "id"}),
     ],
 )
 def test_everything_that_asks_the_store_can_be_awaited(twin, of, here_only):

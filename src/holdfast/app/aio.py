@@ -12,8 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from holdfast.app.artifacts import Artifact
+from holdfast.app.decisions import Decision
+from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
-from holdfast.app.lookout import Awaited, ended_or_late
+from holdfast.app.lookout import Awaited, ended_or_late, job_look
 from holdfast.app.options import Changes, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target
@@ -22,6 +24,7 @@ from holdfast.app.templates import Template
 from holdfast.app.webhooks import Webhook, WebhookEdits, WebhookOptions
 from holdfast.engine.lines import PAUSE_S, pages, source_of
 from holdfast.model.commands import NewJob
+from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.logs import LogLine
@@ -85,7 +88,7 @@ class AioJob(Generic[R]):
 
     async def wait(self, timeout: float | None = None) -> Record:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until the job has ended. One thread looks after all who await."""
-        who = Awaited(self._job.id)
+        who = Awaited(job_look(self._job.id))
         lookout = await asyncio.to_thread(self._job.app.lookout)
         try:
             await asyncio.to_thread(lookout.add, who)
@@ -344,6 +347,30 @@ class AioHoldfast:
     async def run(self, run_id: str) -> Run:
         """Give the run of that id."""
         return await asyncio.to_thread(self._app.run, run_id)
+
+    async def instance(self, instance_id: str) -> Instance[Any]:
+        """Give a handle on the instance of that id."""
+        return await asyncio.to_thread(self._app.instance, instance_id)
+
+    async def instances(
+        self, *, status: InstanceStatus | str | None = None, workflow: str | None = None, limit: int = 50
+    ) -> Sequence[Instance[Any]]:
+        """List instances, newest first."""
+        return await asyncio.to_thread(self._app.instances, status=status, workflow=workflow, limit=limit)
+
+    async def decision_record(self, decision_id: str) -> Decision:
+        """Give a handle on a question that a workflow asked."""
+        return await asyncio.to_thread(self._app.decision_record, decision_id)
+
+    async def decisions(
+        self,
+        *,
+        open: bool | None = True,  # noqa: A002 - the word for it
+        instance: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Decision]:
+        """List questions that workflows asked, oldest first."""
+        return await asyncio.to_thread(self._app.decisions, open=open, instance=instance, limit=limit)
 
     async def schedule(self, name: str, target: Target, **options: Unpack[ScheduleOptions]) -> Schedule:
         """Make the schedule of that name, or give it this content."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
+from holdfast.app.decisions import Decision, DecisionState
 from holdfast.app.instances import Instance
 from holdfast.app.instancestate import InstanceState
+from holdfast.app.lookout import PENDING, Awaited
 from holdfast.app.workflows import Workflow
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution
 from holdfast.rules.explain import Reason
+from holdfast.stores.protocol import View
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,9 +32,14 @@ class AioWorkflow(Generic[P, R]):
     @overload
     async def start(self, *args: Any, id: str | None, **kwargs: Any) -> Instance[R]: ...
 
-    async def start(self, *args: Any, **kwargs: Any) -> Instance[R]:
+    async def start(  # type: ignore[misc]  # as its twin
+        self,
+        *args: Any,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        **kwargs: Any,
+    ) -> Instance[R]:
         """Start an instance; it is durable when this returns."""
-        return await asyncio.to_thread(self._workflow.start, *args, **kwargs)
+        return await asyncio.to_thread(self._workflow.start, *args, id=id, **kwargs)
 
 
 class AioInstance(Generic[R]):
@@ -49,12 +57,28 @@ class AioInstance(Generic[R]):
         return await asyncio.to_thread(self._instance.explain)
 
     async def wait(self, timeout: float | None = None) -> InstanceState:  # noqa: ASYNC109 - the twin's own parameter
-        """Wait until the instance has ended."""
-        return await asyncio.to_thread(self._instance.wait, timeout)
+        """Wait until the instance has ended. One thread looks after all who await."""
+        return await self._until(lambda state: state.has_ended, timeout)
 
     async def wait_status(self, after: int = 0, timeout: float | None = None) -> InstanceState:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until it has said something new of itself, or has ended."""
-        return await asyncio.to_thread(self._instance.wait_status, after, timeout)
+        return await self._until(lambda one: one.custom_status_version > after or one.has_ended, timeout)
+
+    async def _until(self, is_enough: Callable[[InstanceState], bool], timeout: float | None) -> InstanceState:  # noqa: ASYNC109 - the same
+        instance = self._instance
+
+        def look(view: View) -> InstanceState | Literal["pending"]:
+            return instance.seen(view, is_enough) or PENDING
+
+        who = Awaited(look)
+        lookout = await asyncio.to_thread(instance.app.lookout)
+        try:
+            await asyncio.to_thread(lookout.add, who)
+            return await who.end(timeout)
+        except TimeoutError:
+            raise await asyncio.to_thread(instance.late, timeout) from None
+        finally:
+            lookout.drop(who)
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
         """Wait for what the workflow returns."""
@@ -83,3 +107,18 @@ class AioInstance(Generic[R]):
     async def kv(self) -> dict[str, Any]:
         """Give the values that the workflow shows by key."""
         return await asyncio.to_thread(self._instance.kv.all)
+
+
+class AioDecision:
+    """A question, awaited."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+
+    async def record(self) -> DecisionState:
+        """Read it as it is now."""
+        return await asyncio.to_thread(self._decision.record)
+
+    async def resolve(self, chosen: str | None = None, *, message: str | None = None, by: str = "") -> None:
+        """Answer it."""
+        await asyncio.to_thread(self._decision.resolve, chosen, message=message, by=by)

@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.app import instances, schedules, templates, webhooks
+from holdfast.app import decisions, instances, schedules, templates, webhooks
+from holdfast.app.decisions import Decision
 from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
@@ -199,6 +200,22 @@ class Holdfast(HasWorkflows):
     ) -> Sequence[Instance[Any]]:
         """List instances that have had a turn, newest first. Raises InvalidValue for a status that is none."""
         return instances.listed(self, status, workflow, limit)
+
+    def decisions(
+        self,
+        *,
+        open: bool | None = True,  # noqa: A002 - the word for it
+        instance: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Decision]:
+        """List questions that workflows asked people, oldest first: open ones, closed ones, or both (None)."""
+        return decisions.listed(self, is_open=open, instance=instance, limit=limit)
+
+    def decision_record(self, decision_id: str) -> Decision:
+        """Give a handle on a question that a workflow asked. Raises DecisionNotFound."""
+        handle = Decision(self, decision_id)
+        handle.record()
+        return handle
 
     # --- schedules and templates --------------------------------------------------------------------------------------
 

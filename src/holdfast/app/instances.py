@@ -132,15 +132,22 @@ class Instance(Generic[R]):
         deadline = None if timeout is None else engine.look().monotonic + timeout
         while True:
             with engine.read() as view:
-                seen, state = view.seq, self.look(view)
-            if is_enough(state):
+                seq, state = view.seq, self.seen(view, is_enough)
+            if state is not None:
                 return state
-            if state.blocked is not None:
-                raise error_of(self.id, state.blocked)
             left = None if deadline is None else deadline - engine.look().monotonic
             if left is not None and left <= 0:
                 raise self.late(timeout)
-            engine.store.wait(seen, left)
+            engine.store.wait(seq, left)
+
+    def seen(self, view: View, is_enough: Callable[[InstanceState], bool]) -> InstanceState | None:
+        """Give the instance once it is as wished; None: not yet. Raises what blocks it, or WorkflowNotFound."""
+        state = self.look(view)
+        if is_enough(state):
+            return state
+        if state.blocked is not None:
+            raise error_of(self.id, state.blocked)
+        return None
 
     def late(self, timeout: float | None) -> TimeoutError:
         """Give the error of a wait that ran out, with what the instance waits for."""

@@ -1,7 +1,7 @@
-"""Waiting for the end of jobs: one look for all who wait, and one thread for all who await.
+"""Waiting for the end of jobs and instances: one look for all who wait, and one thread for all who await.
 
 Whoever blocks waits on the store itself. Whoever awaits gets a future from the lookout: its thread sleeps until the
-store has something new, looks after all awaited jobs in one view, and ends when nobody has awaited for a while. A
+store has something new, looks after all that is awaited in one view, and ends when nobody has awaited for a while. A
 thousand awaited jobs cost one thread, not a thousand.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import reason_of
-from holdfast.errors import JobNotFound
+from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
 from holdfast.rules.retry import last_of
@@ -21,6 +23,20 @@ from holdfast.stores.protocol import View
 
 #: Seconds the thread stays after the last who awaited has gone.
 LINGER_S = 1.0
+#: What a look gives while there is nothing to tell yet.
+PENDING: Literal["pending"] = "pending"
+
+T = TypeVar("T")
+
+
+def job_look(job_id: JobId) -> Callable[[View], Job | Literal["pending"] | None]:
+    """Give the look for the end of a job: the ended job that stands for it, or None if there is no such."""
+
+    def look(view: View) -> Job | Literal["pending"] | None:
+        job = last_of(view, job_id)
+        return job if job is None or job.has_ended else PENDING
+
+    return look
 
 
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
@@ -35,46 +51,49 @@ def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
     raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {reason.sentence}. It goes on.")
 
 
-class Awaited:
-    """Someone who awaits the end of one job."""
+class Awaited(Generic[T]):
+    """Someone who awaits what a look at the store tells some day."""
 
-    __slots__ = ("_future", "_loop", "job_id")
+    __slots__ = ("_future", "_loop", "look")
 
-    def __init__(self, job_id: JobId) -> None:
+    def __init__(self, look: Callable[[View], T | Literal["pending"]]) -> None:
         """Await in the running loop."""
-        self.job_id = job_id
+        self.look = look
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Job | None] = self._loop.create_future()
+        self._future: asyncio.Future[T] = self._loop.create_future()
 
-    def tell(self, job: Job | None, error: BaseException | None = None) -> None:
-        """Give the ended job, None if there is no such job, or what went wrong. From any thread."""
+    def tell(self, found: T) -> None:
+        """Give what was found. From any thread."""
+        self._soon(self._future.set_result, found)
+
+    def fail(self, error: BaseException) -> None:
+        """Say what went wrong. From any thread."""
+        self._soon(self._future.set_exception, error)
+
+    def _soon(self, settle: Callable[[Any], None], value: object) -> None:
+        def once() -> None:
+            if not self._future.done():
+                settle(value)
+
         with suppress(RuntimeError):  # the loop was closed: nobody awaits any more
-            self._loop.call_soon_threadsafe(self._settle, job, error)
+            self._loop.call_soon_threadsafe(once)
 
-    def _settle(self, job: Job | None, error: BaseException | None) -> None:
-        if self._future.done():
-            return
-        if error is None:
-            self._future.set_result(job)
-        else:
-            self._future.set_exception(error)
-
-    async def end(self, timeout: float | None) -> Job | None:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
+    async def end(self, timeout: float | None) -> T:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
         """Wait to be told. Raises TimeoutError."""
         return await asyncio.wait_for(self._future, timeout)
 
 
 class Lookout:
-    """Looks after awaited jobs, in one thread."""
+    """Looks after all that is awaited, in one thread."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._lock = threading.Lock()
-        self._awaited: set[Awaited] = set()
+        self._awaited: set[Awaited[Any]] = set()
         self._thread: threading.Thread | None = None
 
-    def add(self, who: Awaited) -> None:
-        """Tell `who` when its job has ended; look once at once."""
+    def add(self, who: Awaited[Any]) -> None:
+        """Tell `who` when there is something to tell; look once at once."""
         with self._lock:
             self._awaited.add(who)
             if self._thread is None:
@@ -84,7 +103,7 @@ class Lookout:
         with self.engine.read() as view:
             self._look(view, [who])
 
-    def drop(self, who: Awaited) -> None:
+    def drop(self, who: Awaited[Any]) -> None:
         """Forget someone who no longer awaits."""
         with self._lock:
             self._awaited.discard(who)
@@ -108,11 +127,16 @@ class Lookout:
                 found, self._thread = list(self._awaited), None
                 self._awaited.clear()
             for who in found:
-                who.tell(None, error)
+                who.fail(error)
 
-    def _look(self, view: View, found: list[Awaited]) -> None:
+    def _look(self, view: View, found: list[Awaited[Any]]) -> None:
         for who in found:
-            job = last_of(view, who.job_id)
-            if job is None or job.has_ended:
+            try:
+                seen = who.look(view)
+            except HoldfastError as error:  # it concerns this one alone
                 self.drop(who)
-                who.tell(job)
+                who.fail(error)
+                continue
+            if seen is not PENDING:
+                self.drop(who)
+                who.tell(seen)

@@ -31,6 +31,7 @@ from holdfast.testing.conformance.provider_management import (
     ProviderPruning,
     ProviderTrees,
 )
+from holdfast.testing.conformance.provider_starts import ProviderStarts, ProviderTelling
 from holdfast.testing.conformance.provider_turns import (
     ProviderAck,
     ProviderFetch,
@@ -60,6 +61,8 @@ class ProviderConformance(
     ProviderLists,
     ProviderPruning,
     ProviderTrees,
+    ProviderStarts,
+    ProviderTelling,
     ProviderAck,
     ProviderFetch,
     ProviderGivingBack,

@@ -38,6 +38,8 @@ from holdfast.model.flowcommands import (
     RenewTurn,
     SendMessage,
     StartActivity,
+    StartInstance,
+    TellInstance,
 )
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import InstanceStatus, owner_of
@@ -220,6 +222,17 @@ def _answer(desk: Desk, name: str) -> Command:
     return AnswerDecision(cmd=f"x{name}", decision_id=decision_id(name, 1, 2), message=said, chosen="yes", by="me")
 
 
+def _start_instance(desk: Desk, name: str) -> Command:
+    del desk
+    signals = (NewMessage(item=_raw(signal(name))),)
+    return StartInstance(cmd=f"x{name}", message=NewMessage(item=_raw(start(name))), signals=signals)
+
+
+def _tell(desk: Desk, name: str) -> Command:
+    desk.begin(name)
+    return TellInstance(cmd=f"x{name}", message=NewMessage(item=_raw(signal(name))))
+
+
 #: One command of every kind about instances, each with the state it needs.
 SAMPLES: dict[str, Callable[[Desk, str], Command]] = {
     "ack": _ack,
@@ -244,6 +257,8 @@ SAMPLES: dict[str, Callable[[Desk, str], Command]] = {
     "prune": _prune,
     "announce": _announce,
     "answer": _answer,
+    "start": _start_instance,
+    "tell": _tell,
 }
 
 each_flow_command = pytest.mark.parametrize("sample", SAMPLES)

@@ -1,0 +1,162 @@
+"""Starts and signals from outside: decided together with whether the instance is there."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.errors import InvalidValue, WorkflowAlreadyStarted, WorkflowFinished, WorkflowNotFound
+from holdfast.flows.provider import CancelInstance, QueueMessage, StartOrchestration, WorkItem
+from holdfast.model.flowcommands import NewMessage, StartInstance, TellInstance
+from holdfast.model.outcomes import Begun, Done
+from holdfast.model.workitems import encode_item
+from holdfast.testing.conformance.provider_kit import (
+    COMPLETED,
+    CONTINUED,
+    Desk,
+    ProviderTopic,
+    data_of,
+    signal,
+    started,
+)
+
+#: Seconds that a signal is kept in these checks.
+HOLD = 60.0
+
+
+def message(item: WorkItem) -> NewMessage:
+    """Write an item down."""
+    return NewMessage(item=msgspec.Raw(encode_item(item)))
+
+
+def beginning(instance: str = "i", name: str = "flow", given: str = "{}", *signals: WorkItem) -> StartInstance:
+    """Build a start."""
+    start = StartOrchestration(instance=instance, orchestration=name, input=given)
+    return StartInstance(message=message(start), signals=tuple(message(one) for one in signals))
+
+
+def telling(item: WorkItem, hold_s: float | None = None) -> TellInstance:
+    """Build what sends an item."""
+    return TellInstance(message=message(item), hold_s=hold_s)
+
+
+class ProviderStarts(ProviderTopic):
+    """One id, one instance."""
+
+    def begin(self, desk: Desk, *signals: WorkItem) -> None:
+        """Start an instance and run its first turn."""
+        assert desk.harness.ask(beginning("i", "flow", "{}", *signals)) == Begun(instance_id="i")
+        item, token, _ = desk.fetch()
+        assert item.instance == "i"
+        desk.ack(token, started())
+
+    def test_a_start_is_delivered(self, desk: Desk) -> None:
+        desk.harness.ask(beginning())
+        item, _, attempts = desk.fetch()
+        assert (item.instance, len(item.messages), attempts) == ("i", 1, 1)
+
+    def test_signals_of_a_start_come_right_behind_it(self, desk: Desk) -> None:
+        desk.harness.ask(beginning("i", "flow", "{}", signal(data="1"), signal(data="2")))
+        assert data_of(desk.fetch()[0].messages) == ["1", "2"]
+
+    def test_the_same_start_again_gives_the_one_that_waits(self, desk: Desk) -> None:
+        desk.harness.ask(beginning("i", "flow", "{}", signal(data="1")))
+        with desk.harness.unchanged():
+            again = desk.harness.ask(beginning("i", "flow", "{}", signal(data="1")))
+        assert again == Begun(instance_id="i", created=False)
+        assert data_of(desk.fetch()[0].messages) == ["1"]
+
+    def test_the_same_start_again_gives_the_one_that_runs(self, desk: Desk) -> None:
+        self.begin(desk)
+        with desk.harness.unchanged():
+            assert desk.harness.ask(beginning()) == Begun(instance_id="i", created=False)
+
+    def test_the_same_start_again_gives_the_one_that_has_ended(self, desk: Desk) -> None:
+        self.begin(desk)
+        desk.ack(desk.turn(), metadata=COMPLETED)
+        with desk.harness.unchanged():
+            assert desk.harness.ask(beginning()) == Begun(instance_id="i", created=False)
+
+    def test_the_first_input_counts_after_it_went_on_as_new(self, desk: Desk) -> None:
+        self.begin(desk)
+        desk.ack(desk.turn(), metadata=CONTINUED)
+        desk.ack(desk.turn(), started("i", 2), execution=2)
+        assert desk.harness.ask(beginning()) == Begun(instance_id="i", created=False)
+        desk.harness.refused(WorkflowAlreadyStarted, beginning(given='{"n":2}'))
+
+    @pytest.mark.parametrize("stage", ["waiting", "running", "ended"])
+    @pytest.mark.parametrize("other", ["workflow", "input"])
+    def test_another_start_with_the_same_id_is_refused(self, desk: Desk, stage: str, other: str) -> None:
+        if stage == "waiting":
+            desk.harness.ask(beginning())
+        else:
+            self.begin(desk)
+        if stage == "ended":
+            desk.ack(desk.turn(), metadata=COMPLETED)
+        wanted = beginning(name="other") if other == "workflow" else beginning(given='{"n":2}')
+        desk.harness.refused(WorkflowAlreadyStarted, wanted)
+
+    def test_a_start_by_a_workflow_has_the_id_as_well(self, desk: Desk) -> None:
+        desk.begin()
+        assert desk.harness.ask(beginning()) == Begun(instance_id="i", created=False)
+        desk.harness.refused(WorkflowAlreadyStarted, beginning(name="other"))
+
+    def test_an_id_is_free_again_after_deletion(self, desk: Desk) -> None:
+        self.begin(desk)
+        desk.provider.delete_instance("i", force=True)
+        assert desk.harness.ask(beginning(given='{"n":2}')) == Begun(instance_id="i")
+        assert desk.fetch()[0].instance == "i"
+
+    def test_what_was_held_for_it_is_delivered_with_its_start(self, desk: Desk) -> None:
+        desk.harness.ask(telling(signal(data="early"), HOLD))
+        desk.harness.ask(beginning("i", "flow", "{}", signal(data="late")))
+        assert data_of(desk.fetch()[0].messages) == ["early", "late"]
+
+    def test_only_a_start_without_a_parent_begins_an_instance(self, desk: Desk) -> None:
+        desk.harness.refused(InvalidValue, StartInstance(message=message(signal())))
+        child = StartOrchestration(instance="i", orchestration="flow", input="{}", parent_instance="p", parent_id=2)
+        desk.harness.refused(InvalidValue, StartInstance(message=message(child)))
+
+    def test_signals_of_a_start_are_for_its_own_instance(self, desk: Desk) -> None:
+        desk.harness.refused(InvalidValue, beginning("i", "flow", "{}", signal("other")))
+        desk.harness.refused(InvalidValue, beginning("i", "flow", "{}", CancelInstance(instance="i", reason="")))
+
+
+class ProviderTelling(ProviderTopic):
+    """Nobody is told what nobody can read."""
+
+    def test_a_signal_reaches_an_instance_that_runs(self, desk: Desk) -> None:
+        desk.begin()
+        assert desk.harness.ask(telling(signal(data="1"))) == Done()
+        assert data_of(desk.fetch()[0].messages) == ["1"]
+
+    def test_a_signal_reaches_an_instance_whose_start_waits(self, desk: Desk) -> None:
+        desk.harness.ask(beginning())
+        desk.harness.ask(telling(signal(data="1")))
+        assert data_of(desk.fetch()[0].messages) == ["1"]
+
+    def test_a_signal_to_nobody_is_refused(self, desk: Desk) -> None:
+        desk.harness.refused(WorkflowNotFound, telling(signal("nobody")))
+
+    def test_a_held_signal_waits_for_an_instance_as_long_as_it_was_told(self, desk: Desk) -> None:
+        desk.harness.ask(telling(signal(data="1"), HOLD))
+        assert desk.provider.get_queue_depths().parked == 1
+        desk.advance(HOLD + 1)
+        desk.harness.tick()
+        assert desk.provider.get_queue_depths().parked == 0
+
+    @pytest.mark.parametrize("hold_s", [None, HOLD])
+    def test_a_signal_to_an_ended_instance_is_refused(self, desk: Desk, hold_s: float | None) -> None:
+        desk.end()
+        desk.harness.refused(WorkflowFinished, telling(signal(), hold_s))
+        desk.harness.refused(WorkflowFinished, telling(CancelInstance(instance="i", reason=""), hold_s))
+
+    def test_a_signal_reaches_an_instance_that_goes_on_as_new(self, desk: Desk) -> None:
+        desk.continued(executions=2)
+        desk.harness.ask(telling(QueueMessage(instance="i", name="s", data="1")))
+        assert data_of(desk.fetch()[0].messages) == ["1"]
+
+    def test_a_cancel_reaches_an_instance_whose_start_waits(self, desk: Desk) -> None:
+        desk.harness.ask(beginning())
+        desk.harness.ask(telling(CancelInstance(instance="i", reason="no")))
+        assert [type(one).__name__ for one in desk.fetch()[0].messages] == ["StartOrchestration", "CancelInstance"]

@@ -1,0 +1,236 @@
+"""Bad input to workflows: a clear error, nothing lost, and the others go on."""
+
+import asyncio
+import threading
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.app.codec import SignatureCodec
+from holdfast.errors import (
+    HistoryCorrupt,
+    InvalidArguments,
+    NondeterminismError,
+    StepError,
+    WorkflowFailed,
+)
+from holdfast.flows.definitions import Definitions
+from holdfast.model.instances import InstanceStatus
+from holdfast.testing.corruption import corrupt_history
+
+LONG = 30
+
+
+@pytest.fixture(params=["memory", "wal", "sqlite"])
+def hf(request, tmp_path):
+    urls = {"memory": "memory:", "wal": f"wal:{tmp_path / 'journal'}", "sqlite": f"sqlite:{tmp_path / 'jobs.db'}"}
+    with Holdfast(urls[request.param]) as app:
+
+        @app.workflow
+        async def fine(n: int) -> int:
+            return n + 1
+
+        app.fine = fine
+        yield app
+
+
+def settle(hf):
+    """Work until nothing is left to do."""
+    worker = hf.worker(until_idle=True)
+    worker.start()
+    assert worker.join(LONG)
+
+
+def forget(hf):
+    """Take all workflows away, as a program without them would be; `fine` stays."""
+    hf.workflows = Definitions(SignatureCodec)
+    hf.workflows.add(hf.fine.definition)
+
+
+def others_go_on(hf):
+    assert hf.fine.start(1).created
+    settle(hf)
+    assert [one.result() for one in hf.instances(workflow="fine", limit=1)] == [2]
+
+
+def test_a_workflow_that_no_worker_has_waits_and_says_so(hf):
+    @hf.workflow
+    async def rare(n: int) -> int:
+        return n
+
+    run = rare.start(5, id="r")
+    forget(hf)
+    settle(hf)
+    reason = run.explain()
+    assert reason.code == "unregistered"
+    assert reason.sentence.startswith("no live worker has workflow 'rare'")
+    with pytest.raises(TimeoutError, match="no live worker has workflow 'rare'"):
+        run.result(timeout=0)
+    others_go_on(hf)
+    hf.workflows.add(rare.definition)
+    settle(hf)
+    assert run.result(timeout=0) == 5
+
+
+def test_an_instance_whose_code_was_deleted_waits_and_goes_on_when_it_is_back(hf):
+    @hf.workflow
+    async def gone() -> str:
+        hf.set_status("begun")
+        return await hf.signal("go", type=str)
+
+    run = gone.start(id="g")
+    settle(hf)
+    assert run.explain().sentence == "waits for signal 'go'"
+    forget(hf)
+    run.signal("go", "on")
+    settle(hf)
+    assert run.status().status is InstanceStatus.RUNNING
+    assert "no live worker has workflow 'gone' 1.0.0" in run.explain().sentence
+    others_go_on(hf)
+    hf.workflows.add(gone.definition)
+    settle(hf)
+    assert run.result(timeout=0) == "on"
+
+
+def test_a_result_that_is_not_json_fails_its_workflow_and_says_so(hf):
+    @hf.workflow
+    async def odd():
+        return object()
+
+    run = odd.start(id="o")
+    settle(hf)
+    with pytest.raises(WorkflowFailed, match="result") as caught:
+        run.result(timeout=0)
+    assert caught.value.details.kind == "Encoding"
+    others_go_on(hf)
+
+
+def test_a_step_whose_result_is_not_json_fails_as_a_step(hf):
+    @hf.workflow
+    async def careful() -> str:
+        try:
+            await hf.step(object)
+        except StepError as problem:
+            return problem.details.kind
+        return "kept"
+
+    run = careful.start()
+    settle(hf)
+    assert run.result(timeout=0) == "Encoding"
+
+
+def test_a_step_result_of_20_mb_is_refused_or_kept_and_nothing_is_lost(hf):
+    @hf.workflow
+    async def large() -> str:
+        try:
+            found = await hf.step(lambda: "x" * 20_000_000)
+        except StepError as problem:
+            return problem.details.message
+        return f"kept {len(found)}"
+
+    run = large.start(id="l")
+    settle(hf)
+    said = run.result(timeout=0)
+    assert said == "kept 20000000" or "bytes" in said
+    assert run.status().status is InstanceStatus.COMPLETED
+    others_go_on(hf)
+
+
+def test_changed_code_blocks_its_instance_until_it_fits_again(hf):
+    @hf.workflow
+    async def shifting() -> str:
+        await hf.signal("a")
+        await asyncio.sleep(0.001)
+        return await hf.signal("b", type=str)
+
+    run = shifting.start(id="s")
+    run.signal("a")
+    settle(hf)
+    was = shifting.definition
+    forget(hf)
+
+    @hf.workflow(name="shifting")
+    async def changed() -> str:
+        await hf.signal("a")
+        hf.send_signal("s", "other")
+        return "changed"
+
+    run.signal("b", "done")
+    settle(hf)
+    with pytest.raises(NondeterminismError) as caught:
+        run.result(timeout=LONG)
+    problem = caught.value
+    assert (problem.instance, problem.execution_id) == ("s", 1)
+    assert problem.event_id > 1
+    assert "timer" in problem.recorded
+    assert "'other'" in problem.found
+    assert problem.location.startswith("test_workflows_trouble.py:")
+    assert str(problem).endswith(NondeterminismError.default_hint)
+    state = run.status()
+    assert state.status is InstanceStatus.RUNNING
+    assert state.blocked is not None
+    assert state.blocked.kind == "Nondeterminism"
+    assert run.explain().code == "blocked"
+    others_go_on(hf)
+    forget(hf)
+    hf.workflows.add(was)
+    settle(hf)
+    assert run.result(timeout=0) == "done"
+
+
+def test_input_that_no_longer_fits_blocks_its_instance(hf):
+    @hf.workflow
+    async def picky(n: int) -> int:
+        return n
+
+    run = picky.start(5, id="p")
+    forget(hf)
+
+    @hf.workflow(name="picky")
+    async def other(n: str) -> str:
+        return n
+
+    settle(hf)
+    with pytest.raises(InvalidArguments, match="instance 'p' is blocked"):
+        run.result(timeout=0)
+    assert run.status().blocked.kind == "Input"
+    others_go_on(hf)
+
+
+def test_a_corrupt_history_blocks_its_instance_and_no_other(hf):
+    @hf.workflow
+    async def long() -> str:
+        return await hf.signal("go", type=str)
+
+    run, sound = long.start(id="bad"), long.start(id="good")
+    settle(hf)
+    corrupt_history(hf.engine.store, "bad")
+    run.signal("go", "a")
+    sound.signal("go", "b")
+    settle(hf)
+    assert sound.result(timeout=0) == "b"
+    with pytest.raises(HistoryCorrupt, match="bad") as caught:
+        run.result(timeout=LONG)
+    assert "holdfast workflows fail bad" in caught.value.hint
+    assert run.explain().code == "blocked"
+    others_go_on(hf)
+
+
+def test_a_blocked_instance_tells_whoever_awaits_it(hf):
+    @hf.workflow
+    async def long() -> str:
+        return await hf.signal("go", type=str)
+
+    run = long.start(id="bad")
+    settle(hf)
+    corrupt_history(hf.engine.store, "bad")
+    run.signal("go", "a")
+
+    async def story():
+        with pytest.raises(HistoryCorrupt):
+            await run.aio.result(timeout=LONG)
+
+    done = threading.Thread(target=settle, args=(hf,))
+    done.start()
+    asyncio.run(story())
+    done.join(LONG)
