@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Fatal, Holdfast, Snooze
+from holdfast.flows.keys import idempotency_key
 from holdfast.testing.clock import ManualClock
 
 clock = ManualClock()
@@ -34,6 +35,16 @@ def echo(text: str) -> str:
 @task()
 async def double_later(n: int) -> int:
     return n * 2
+
+
+@task()
+def raises_with_cause() -> None:
+    raise ValueError(402, "declined") from KeyError("card")
+
+
+@task()
+def key() -> str:
+    return idempotency_key()
 
 
 @task()

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from turnskit import LONG, App
+from turnskit import LONG, App, Definitions, Register, SignatureCodec
 
 from holdfast.errors import ChildError, ProviderError, StoreBusy
 from holdfast.flows import face
@@ -14,6 +14,7 @@ from holdfast.model.flowcommands import FetchTurn
 from holdfast.model.history import Status
 from holdfast.model.instances import Turn
 from holdfast.model.reasons import blockage_of
+from holdfast.model.times import seconds_between
 from holdfast.points import listening
 from holdfast.testing.corruption import corrupt_history
 from holdfast.workers.turns import NoTurns
@@ -200,8 +201,6 @@ def test_what_is_unregistered_is_tried_the_rarer_the_longer_it_waits(app, clock)
         waits.append(message.visible_at)
     at = app.hf.engine.look().now
     assert waits[-1] > at
-    from holdfast.model.times import seconds_between
-
     assert 59 < seconds_between(at, waits[-1]) <= 60
 
 
@@ -225,8 +224,6 @@ def test_code_that_differs_blocks_its_instance_alone_and_the_old_code_heals_it(u
         app.settle()
         app.signal("go")
         app.settle()
-        from turnskit import Definitions, Register, SignatureCodec
-
         app.definitions = Definitions(SignatureCodec)
 
         @Register(app.definitions, SignatureCodec)(name="flow")

@@ -125,15 +125,14 @@ def test_a_failing_step_is_tried_again_and_then_raises_in_the_workflow(app):
         try:
             await face.step.options(attempts=3)(fails)
         except ValueError as problem:
-            assert isinstance(problem, StepError)
-            return f"{type(problem).__name__} {problem.attempts}"
+            return f"{isinstance(problem, StepError)} {problem.attempts}"
         return "never"
 
     app.start(flow)
     worker = app.worker()
     worker.start()
     app.wait()
-    assert app.result() == "StepError 3"
+    assert app.result() == "True 3"
     assert len(tries) == 3
     assert len(set(tries)) == 1
 
@@ -199,9 +198,9 @@ def test_signals_sent_throughout_continuations_arrive_once_and_in_order(app):
     async def counts(seen: list[int]) -> list[int]:
         for _ in range(every):
             seen = [*seen, await face.signal("n", type=int)]
-        if len(seen) >= count:
-            return seen
-        face.continue_as_new(seen)
+        if len(seen) < count:
+            face.continue_as_new(seen)
+        return seen
 
     app.start(counts, [])
     app.worker().start()
@@ -329,14 +328,13 @@ def test_what_an_activity_raised_is_met_again(app, isolation):
         try:
             await fails.call()
         except Declined as problem:
-            assert isinstance(problem, ActivityError)
-            details = problem.details
-            return [problem.code, details.cause.type_name, "raise Declined" in problem.traceback_text]
+            cause = problem.details.cause.type_name
+            return [isinstance(problem, ActivityError), problem.code, cause, "raise Declined" in problem.traceback_text]
         return []
 
     app.start(flow)
     app.settle()
-    assert app.result() == [402, "KeyError", True]
+    assert app.result() == [True, 402, "KeyError", True]
 
 
 def test_the_key_of_an_activity_is_the_same_on_every_attempt(app):

@@ -96,3 +96,28 @@ def jobs(directory: str | None, count: int, turns: int, idle: float, output: str
     put(Row.heading("Huey" if other else ""))
     for row in rows:
         put(row.line())
+
+
+@bench.command()
+@_dir
+@click.option(
+    "--workflows", "count", type=click.IntRange(min=100), default=3000, show_default=True, help="Workflows in a turn."
+)
+@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
+@output_options("table", "json")
+def workflows(directory: str | None, count: int, turns: int, output: str) -> None:
+    """Workflows from start to end with steps and activities: one worker process, beside DBOS if it is installed."""
+    from holdfast.testing.bench.workflows import Sizes, peer, run  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        kind, other = filesystem_kind(place), peer()
+        rows = list(run(Path(place), Sizes(turns=turns, many=count)))
+    if output == "json":
+        measured = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+        put(encoded({"machine": machine(), "filesystem": kind, "beside": other, "rows": measured}))
+        return
+    put(f"workflows   {machine()}, {kind}")
+    put("beside " + (other or "nothing: DBOS is not installed (`pip install dbos`)"))
+    put(Row.heading("DBOS" if other else ""))
+    for row in rows:
+        put(row.line())

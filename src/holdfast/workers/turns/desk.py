@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -29,7 +28,7 @@ from holdfast.model.instances import HistoryRow, history_key
 from holdfast.model.kinds import OrchestrationStarted
 from holdfast.model.outcomes import Brought, Fetched, LockedTurn, Refusal
 from holdfast.model.outcomes import Outcome as Reply
-from holdfast.model.times import Timestamp, milliseconds, seconds_between
+from holdfast.model.times import Timestamp, seconds_between
 from holdfast.points import reach
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import View
@@ -431,7 +430,7 @@ class TurnDesk:
             refused = playing.refused(stint, ready[0]) if isinstance(ready[0], Ready) else None
             if refused is not None:
                 return self._carry_out(stint, refused)
-            if not stint.code.run(lambda: playing.deliver(stint, ready, _seed()), self.now()):
+            if not stint.code.run(lambda: playing.deliver(stint, ready), self.now()):
                 return None
             wanted = playing.wanted(stint)
         except Exception as problem:
@@ -554,7 +553,7 @@ class TurnDesk:
             self._poke()
 
     def _now_ms(self) -> int:
-        return milliseconds(self._engine.look().now)
+        return int(self._engine.time.clock.now().timestamp() * 1000)
 
 
 #: Kinds of errands that are made when they are asked for, and do not wait in the outbox.
@@ -568,7 +567,3 @@ def _let_go(stint: Stint) -> None:
             stint.execution.close(clean_up=False)
     except Exception:
         log.exception("turn.not_closed", extra={"instance": stint.instance})
-
-
-def _seed() -> int:
-    return secrets.randbits(63)

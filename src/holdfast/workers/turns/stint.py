@@ -10,6 +10,7 @@ waits, and while a step runs no thread is inside.
 from __future__ import annotations
 
 import logging
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -166,12 +167,12 @@ class Playing:
         #: The worker ends: turns are handed over at the next commit.
         self.is_draining = False
 
-    def deliver(self, stint: Stint, inputs: Sequence[Input], seed: int) -> None:
+    def deliver(self, stint: Stint, inputs: Sequence[Input]) -> None:
         """Let the turn have these, in order. Runs the workflow's code."""
         for one in inputs:
             match one:
                 case Ready():
-                    self._begin(stint, one, seed)
+                    self._begin(stint, one)
                 case Came():
                     assert stint.turn is not None
                     stint.turn.deliver(self._items(stint, one.messages), self._now_ms())
@@ -201,12 +202,17 @@ class Playing:
         self._may_send(stint)
         return Outcome(ack=self._ack(stint, poison(item, attempts, self._now_ms())), is_last=True)
 
-    def _begin(self, stint: Stint, ready: Ready, seed: int) -> None:
+    def _begin(self, stint: Stint, ready: Ready) -> None:
         def tell(execution: Execution) -> None:
             stint.execution = execution
 
         stint.turn = Turn(
-            self._definitions, ready.item, now_ms=self._now_ms(), seed=seed, resident=ready.resident, tell=tell
+            self._definitions,
+            ready.item,
+            now_ms=self._now_ms(),
+            seed=random.getrandbits(63),  # not for secrets, and a system call would cost more than the turn
+            resident=ready.resident,
+            tell=tell,
         )
 
     def _definition(self, item: OrchestrationItem) -> Definition | None:

@@ -1,0 +1,76 @@
+"""How many workflows a worker process runs in a second, on sqlite and wal; beside DBOS on SQLite in the same run.
+
+Every acknowledgement is durable. Parties take turns, each measurement in a fresh process on a fresh store; rates are
+medians. DBOS has no activities on other workers; ours stand beside its steps, and no ratio is asked of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.testing.bench import Row
+
+#: Seconds that one measurement may take.
+PATIENCE_S = 300
+
+
+class Sizes(NamedTuple):
+    """How much is measured."""
+
+    #: Turns of each party.
+    turns: int = 3
+    #: Workflows of a turn, with one step; a tenth of them with ten.
+    many: int = 3000
+
+
+#: What is measured: kind, how many steps or activities, required in a second on two cores.
+PLAN = (("steps", 1, 1300), ("steps", 10, 190), ("activities", 10, 0))
+
+
+def peer() -> str | None:
+    """Name the peer that is measured beside us, if it is installed."""
+    return None if find_spec("dbos") is None else f"DBOS {version('dbos')} (SQLite, its defaults)"
+
+
+def rate(place: Path, party: str, kind: str, size: int, count: int) -> float:
+    """Measure once, in a process of its own."""
+    place.mkdir()
+    words = [sys.executable, "-m", "holdfast.testing.bench.flowparty", party, str(place / "flows")]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and module
+            [*words, kind, str(size), str(count)], stdout=subprocess.PIPE, timeout=PATIENCE_S, check=True, text=True
+        )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return float(json.loads(done.stdout))
+
+
+def run(directory: Path, sizes: Sizes) -> Iterator[Row]:
+    """Measure everything; takes some minutes with the usual sizes."""
+    parties = ["sqlite", "sqlite-waiting", "wal", "wal-waiting"]
+    for kind, size, required in PLAN:
+        rates: dict[str, list[float]] = {party: [] for party in parties}
+        if kind == "steps" and peer():
+            rates["dbos"] = []
+        for turn in range(sizes.turns):
+            for party, found in rates.items():
+                # The slow ones get fewer, so that all take about as long.
+                count = max(10, sizes.many // size // (10 if party == "dbos" else 1))
+                found.append(rate(directory / f"{party}-{kind}-{size}-{turn}", party, kind, size, count))
+        theirs = statistics.median(rates["dbos"]) if "dbos" in rates else None
+        for party in parties:
+            scheme, _, waiting = party.partition("-")
+            ours = statistics.median(rates[party])
+            noun = kind if size > 1 else "step"
+            name = f"{scheme}: {size} {noun}, {'started before' if waiting else 'from start to end'}"
+            asked = f">= {required:,}/s" if required and waiting else ""
+            yield Row(name, ours, "wf/s", theirs, asked, holds=not asked or ours >= required)
