@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
+    from holdfast.testing.crashsafe import assert_crash_safe
     from holdfast.testing.jobs import assert_enqueued, drain, enqueued, inline, use
     from holdfast.testing.killing import killed_at
     from holdfast.testing.simfs import SimCrash, SimFS
@@ -20,6 +21,7 @@ __all__ = [
     "SimCrash",
     "SimFS",
     "SimVfs",
+    "assert_crash_safe",
     "assert_enqueued",
     "drain",
     "enqueued",
@@ -33,6 +35,7 @@ _HOMES = {
     "SimCrash": "holdfast.testing.simfs",
     "SimFS": "holdfast.testing.simfs",
     "SimVfs": "holdfast.testing.simvfs",
+    "assert_crash_safe": "holdfast.testing.crashsafe",
     "assert_enqueued": "holdfast.testing.jobs",
     "drain": "holdfast.testing.jobs",
     "enqueued": "holdfast.testing.jobs",

@@ -1,0 +1,108 @@
+"""Workflows for `assert_crash_safe`: healthy ones, and five with a bug each; variables, so that others import them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from holdfast.app.codec import SignatureCodec
+from holdfast.flows import face as hf
+from holdfast.flows.definitions import Definition
+from holdfast.flows.workflows import Workflow, activity
+
+
+def workflow(function, **options):
+    return Workflow(Definition(function=function, codec=SignatureCodec(function), name=function.__name__, **options))
+
+
+def double(n: int) -> int:
+    return 2 * n
+
+
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+doubled = activity(double, SignatureCodec(double))
+greeted = activity(greet, SignatureCodec(greet))
+STUBS = {"double": double, "greet": greet}
+
+
+# --- healthy ----------------------------------------------------------------------------------------------------------
+
+
+@workflow
+async def healthy(n: int) -> list[int]:
+    first, second = await asyncio.gather(doubled.call(n), doubled.call(n + 1))
+    third = await hf.step(double, first)
+    await asyncio.sleep(3600)
+    paid = await hf.signal("paid", type=int)
+    hf.set_status("nearly")
+    return [first, second, third, paid, await hf.step(double, paid)]
+
+
+@workflow
+async def in_order() -> list[str]:
+    return [await greeted.call(name) for name in sorted({"ann", "bob", "cyd"})]
+
+
+@workflow
+async def hurried() -> str:
+    try:
+        async with asyncio.timeout(60):
+            return await hf.signal("late", type=str)
+    except TimeoutError:
+        return "too late"
+
+
+# --- with a bug each --------------------------------------------------------------------------------------------------
+
+charges = [0]
+
+
+def charge() -> int:
+    charges[0] += 1
+    return charges[0]
+
+
+@workflow
+async def non_idempotent() -> int:
+    await hf.step(charge)
+    return 0
+
+
+@workflow
+async def reads_clock() -> int:
+    at = time.time_ns()
+    await doubled.call(at % 1_000_000_007)
+    return 0
+
+
+@workflow
+async def unordered() -> int:
+    for name in {"ann", "bob", "cyd", "dan", "eve"}:  # noqa: PLC0208 - the bug that is to be found
+        await greeted.call(name)
+    return 0
+
+
+count = [0]
+
+
+@workflow
+async def counts_globally() -> int:
+    count[0] += 1
+    return await doubled.call(count[0])
+
+
+@workflow
+async def loses_signal() -> list[int]:
+    got: list[int] = []
+    while len(got) < 2:
+        paid = asyncio.ensure_future(hf.signal("paid", type=int))
+        tick = asyncio.ensure_future(doubled.call(1))
+        done, _ = await asyncio.wait({paid, tick}, return_when=asyncio.FIRST_COMPLETED)
+        # The bug: if the tick came first, `paid` is left behind and takes the next signal for nobody.
+        if paid in done:
+            got.append(paid.result())
+        tick.cancel()
+    return got

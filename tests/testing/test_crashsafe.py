@@ -1,0 +1,152 @@
+"""`assert_crash_safe` lets healthy workflows pass, finds planted bugs, and names a run that shows each again."""
+
+import re
+
+import crashsafe_cases as cases
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import InvalidValue, UnknownTask
+from holdfast.testing import assert_crash_safe
+from holdfast.testing.crashsafe.faults import Fault, Size, What, fewest, plan_of
+
+SIZE = Size(commits=4, messages=6, activities=2, moves=10)
+
+
+def report_of(workflow, **options):
+    with pytest.raises(AssertionError) as caught:
+        assert_crash_safe(workflow, stubs=cases.STUBS, **options)
+    return str(caught.value)
+
+
+def seed_in(report):
+    found = re.search(r"repeat it: assert_crash_safe\(.*seed=(\d+)\)", report)
+    assert found is not None, report
+    return int(found[1])
+
+
+# --- healthy ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_workflow_passes_with_activities_steps_timers_and_signals():
+    worlds = []
+    assert_crash_safe(cases.healthy, (3,), stubs=cases.STUBS, signals=[("paid", 9)], seeds=40, check=worlds.append)
+    assert len(worlds) == 1 + 2 * worlds[0].commits + 40
+    assert {call.name for world in worlds for call in world.calls} == {"double"}
+
+
+def test_a_sorted_set_passes_under_every_hash_seed():
+    assert_crash_safe(cases.in_order, stubs=cases.STUBS, seeds=20)
+
+
+def test_outcomes_name_all_that_is_allowed_when_a_clock_may_jump():
+    late = [("late", "here", 30.0)]
+    assert_crash_safe(cases.hurried, signals=late, outcomes=["here", "too late"], seeds=20)
+    with pytest.raises(AssertionError, match="none of the outcomes"):
+        assert_crash_safe(cases.hurried, signals=late, outcomes=["too late"], seeds=5)
+
+
+def test_functions_may_be_made_anew_for_each_run():
+    made = []
+
+    def stubs():
+        made.append(1)
+        return cases.STUBS
+
+    assert_crash_safe(cases.in_order, stubs=stubs, seeds=0)
+    assert len(made) > 1
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kind"),
+    [
+        ("non_idempotent", {}, "not idempotent"),
+        ("reads_clock", {}, "diverges in replay"),
+        ("unordered", {}, "diverges in replay"),
+        ("counts_globally", {}, "ends otherwise|diverges in replay"),
+        ("loses_signal", {"signals": [("paid", 1), ("paid", 2)]}, "does not end|ends otherwise"),
+    ],
+)
+def test_a_planted_bug_is_found_and_its_seed_shows_it_again(name, options, kind):
+    workflow = getattr(cases, name)
+    report = report_of(workflow, seeds=40, **options)
+    assert re.search(f"not crash-safe: ({kind})", report), report
+    assert "history" in report
+    again = report_of(workflow, seed=seed_in(report), **options)
+    assert re.search(f"not crash-safe: ({kind})", again), again
+    assert seed_in(again) == seed_in(report)
+
+
+def test_the_fewest_faults_are_named():
+    assert "fewest faults that still fail: replay under PYTHONHASHSEED" in report_of(cases.unordered, seeds=10)
+
+
+def test_a_clock_is_named_with_its_line():
+    assert "hf.now()" in report_of(cases.reads_clock)
+
+
+def test_a_check_that_raises_fails_the_run():
+    def check(world):
+        assert len(world.calls) == 3, "called too often"
+
+    report = report_of(cases.in_order, check=check)
+    assert "check failed" in report
+    assert "called too often" in report
+    assert seed_in(report) > 0
+
+
+# --- seeds and faults -------------------------------------------------------------------------------------------------
+
+
+def test_every_commit_is_crashed_before_and_after_and_one_seed_is_one_plan():
+    crashes = [plan_of(seed, SIZE)[0] for seed in range(1, 9)]
+    assert crashes == [Fault(what, commit) for commit in range(4) for what in (What.CRASH_BEFORE, What.CRASH_AFTER)]
+    assert plan_of(0, SIZE) == ()
+    assert plan_of(50, SIZE) == plan_of(50, SIZE)
+    kinds = {fault.what for seed in range(9, 200) for fault in plan_of(seed, SIZE)}
+    assert kinds == {*What}
+
+
+def test_faults_that_do_not_matter_are_taken_away():
+    plan = tuple(Fault(What.MESSAGE_TWICE, at) for at in range(6))
+    assert fewest(plan, lambda found: {1, 4} <= {one.at for one in found}) == (plan[1], plan[4])
+    assert fewest(plan, lambda _: True) == ()
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_an_activity_without_function_and_another_store_are_refused():
+    with pytest.raises(UnknownTask, match="greet"):
+        assert_crash_safe(cases.in_order)
+    with pytest.raises(InvalidValue, match="sqlite"):
+        assert_crash_safe(cases.in_order, stubs=cases.STUBS, store="sqlite:x.db")
+
+
+# --- workflows of an application --------------------------------------------------------------------------------------
+
+
+def test_a_workflow_of_an_application_brings_its_tasks_and_children():
+    with pytest.warns(UserWarning, match="no variable of its module"):
+        assert_crash_safe(family(), (4,), seeds=10)
+
+
+def family():
+    app = Holdfast("memory:")
+
+    @app.task
+    def halve(n: int) -> int:
+        return n // 2
+
+    @app.workflow
+    async def child(n: int) -> int:
+        return await halve.call(n)
+
+    @app.workflow
+    async def parent(n: int) -> int:
+        return await child.call(n) + await app.step(cases.double, n)
+
+    return parent
