@@ -12,8 +12,10 @@ from holdfast.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from holdfast.app.holdfast import Holdfast
+    from holdfast.app.instances import Instance
     from holdfast.app.jobs import Job
     from holdfast.app.tasks import Task
+    from holdfast.app.workflows import Workflow
     from holdfast.engine.engine import Engine
     from holdfast.errors import HoldfastError
     from holdfast.flows.provider import open_store
@@ -29,12 +31,14 @@ __all__ = [
     "Fatal",
     "Holdfast",
     "HoldfastError",
+    "Instance",
     "Job",
     "Retention",
     "Retry",
     "Shell",
     "Snooze",
     "Task",
+    "Workflow",
     "open_store",
 ]
 
@@ -45,12 +49,14 @@ _HOMES = {
     "Fatal": "holdfast.workers.signals",
     "Holdfast": "holdfast.app.holdfast",
     "HoldfastError": "holdfast.errors",
+    "Instance": "holdfast.app.instances",
     "Job": "holdfast.app.jobs",
     "Retention": "holdfast.model.commands",
     "Retry": "holdfast.workers.signals",
     "Shell": "holdfast.workers.shell",
     "Snooze": "holdfast.workers.signals",
     "Task": "holdfast.app.tasks",
+    "Workflow": "holdfast.app.workflows",
     "open_store": "holdfast.flows.provider",
 }
 

@@ -9,12 +9,17 @@ import pytest
 
 import holdfast
 from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate, AioWebhook
+from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
 from holdfast.app.artifacts import Artifact
+from holdfast.app.decisions import Decision
+from holdfast.app.inside import Inside
+from holdfast.app.instances import Published
 from holdfast.app.options import Changes, Options, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.schedules import Schedule, ScheduleOptions
 from holdfast.app.templates import Template
 from holdfast.app.webhooks import Webhook, WebhookOptions
+from holdfast.flows.workflows import WorkflowOptions
 from holdfast.workers.context import Context
 from holdfast.workers.shell import Shell, ShellResult
 from holdfast.workers.worker import Worker
@@ -41,6 +46,9 @@ def public(*kinds):
         ("Holdfast", (holdfast.Holdfast, AioHoldfast)),
         ("Task", (holdfast.Task, AioTask)),
         ("Job", (holdfast.Job, AioJob, Artifact)),
+        ("Workflow", (holdfast.Workflow, AioWorkflow)),
+        ("Instance, decision", (holdfast.Instance, AioInstance, Published, Decision, AioDecision)),
+        ("Inside a workflow", (Inside,)),
         ("Queue, dispatch", (Queue, AioQueue, Dispatch, AioDispatch)),
         ("Schedule, template", (Schedule, AioSchedule, Template, AioTemplate)),
         ("Webhook", (Webhook, AioWebhook)),
@@ -71,4 +79,5 @@ def test_every_limit_and_every_part_of_a_command_is_on_the_page():
     assert set(Limits.__annotations__) <= named(section("Queue, dispatch"))
     assert set(ScheduleOptions.__annotations__) <= named(section("Schedule, template"))
     assert set(WebhookOptions.__annotations__) <= named(section("Webhook"))
+    assert set(WorkflowOptions.__annotations__) <= named(section("Workflow"))
     assert set(Shell.__dataclass_fields__) <= named(section("Inside a handler"))

@@ -183,3 +183,13 @@ def test_a_rate_holds_over_every_window(example, tmp_path):
     assert len(starts) == 26
     # Ten in any second: the eleventh start is at least a second after the first of them.
     assert all(later - first >= 1 for first, later in zip(starts, starts[10:], strict=False))
+
+
+def test_an_order_is_shipped_or_undone_however_often_the_program_runs(example):
+    first = example("order_workflow")()
+    assert first == [
+        "order-a-1 waiting for the parcel service",
+        "order-a-2 declined, and released",
+        "order-a-1 shipped as parcel 7",
+    ]
+    assert example("order_workflow")() == first

@@ -6,7 +6,12 @@ here belongs to one application: which workflow calls is known from where the ca
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any, TypeVar, overload
+
 from holdfast.flows import face
+
+R = TypeVar("R")
 
 
 class Inside:
@@ -21,7 +26,6 @@ class Inside:
 
     sleep = staticmethod(face.sleep)
     sleep_until = staticmethod(face.sleep_until)
-    signal = staticmethod(face.signal)
     decision = staticmethod(face.decision)
     send_signal = staticmethod(face.send_signal)
     continue_as_new = staticmethod(face.continue_as_new)
@@ -38,3 +42,17 @@ class Inside:
     as_completed = staticmethod(face.as_completed)
     wait = staticmethod(face.wait)
     idempotency_key = staticmethod(face.idempotency_key)
+
+    # Written out: of a function with overloads, `staticmethod` would show checkers the first one only.
+    @overload
+    @staticmethod
+    def signal(name: str) -> Coroutine[Any, Any, Any]: ...
+
+    @overload
+    @staticmethod
+    def signal(name: str, *, type: type[R]) -> Coroutine[Any, Any, R]: ...
+
+    @staticmethod
+    def signal(name: str, *, type: Any = Any) -> Coroutine[Any, Any, Any]:  # noqa: A002 - the contract's name
+        """Wait for the next signal of that name, oldest first; what came before the wait is kept for it."""
+        return face.signal(name, type=type)

@@ -15,6 +15,7 @@ from holdfast.app.tasks import Task
 from holdfast.app.templates import Template, demand_call, packed, standing_options
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidArguments, InvalidValue, ScheduleNotFound
+from holdfast.flows import workflows as flows
 from holdfast.model.commands import (
     Backfill,
     DeleteSchedule,
@@ -124,6 +125,12 @@ def _aim(app: Holdfast, target: Target, params: Mapping[str, Any]) -> dict[str, 
         fields, task, defaults = {"job_type": target}, target, NULL
     elif isinstance(target, Task):
         fields, task, defaults = {"job_type": target.name}, target.name, NULL
+    elif isinstance(target, flows.Workflow):
+        raise InvalidValue(
+            f"target: a schedule does not start workflows yet. {target!r:.80} was not scheduled.",
+            hint="Schedule a task that starts it: onboard.start(…, id=hf.current.job_id).",
+            field="target",
+        )
     else:
         raise InvalidValue(
             f"target: {target!r:.80} is no task, template or name of a task.",
