@@ -324,6 +324,23 @@ def test_handles_and_the_store_are_refused_inside_a_workflow(hf, onboard):
             assert "not within a workflow" in meddler.start(which).result(timeout=LONG), which
 
 
+def test_the_store_is_out_of_reach_of_a_plain_def_too_but_not_of_its_steps(hf, onboard):
+    @hf.task(name="noop")
+    def noop() -> None: ...
+
+    @hf.workflow
+    def meddler() -> str:
+        try:
+            noop.enqueue()
+        except WorkflowNotAllowed:
+            job = hf.step(lambda: noop.enqueue().id)
+            return f"refused, then {len(job)}"
+        return "allowed"
+
+    with Working(hf):
+        assert meddler.start().result(timeout=LONG) == "refused, then 36"
+
+
 def test_what_workflows_call_is_refused_outside(hf, onboard):
     @hf.task(name="noop")
     def noop() -> None: ...
@@ -394,3 +411,23 @@ def test_a_workflow_needs_an_application_without_namespace_and_a_name_for_its_pa
 
         with pytest.raises(InvalidArguments, match="no option 'colour'"):
             hf.workflow(colour="red")(lambda: None)
+
+
+def test_a_schedule_refuses_a_workflow_and_says_what_to_do(hf, onboard):
+    with pytest.raises(InvalidValue, match="Schedule a task that starts it"):
+        hf.schedule("nightly", onboard, cron="0 3 * * *")
+    assert hf.schedules() == []
+
+
+def test_a_task_by_the_clock_starts_an_instance_once(hf, onboard):
+    @hf.task(name="nightly")
+    def nightly() -> str:
+        for _ in range(2):  # as an attempt that is repeated does
+            run = onboard.options(signals=[("paid", {"eur": 1})]).start(1, id=hf.current.job_id)
+        return run.id
+
+    schedule = hf.schedule("nightly", nightly, cron="0 3 * * *")
+    job = schedule.trigger()
+    with Working(hf):
+        assert hf.instance(job.result(timeout=LONG)).result(timeout=LONG) == "2 4 7 1"
+    assert [one.id for one in hf.instances()] == [job.id]

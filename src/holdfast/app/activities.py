@@ -7,7 +7,6 @@ from typing import Any
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.options import Chosen
 from holdfast.errors import InvalidArguments
-from holdfast.flows.calls import current
 from holdfast.flows.measures import delay_ms
 from holdfast.flows.workflows import Activity
 from holdfast.model.times import milliseconds
@@ -20,14 +19,13 @@ _REFUSED = ("job_id", "key")
 
 
 def activity_of(
-    name: str, codec: SignatureCodec, chosen: Chosen, raises: tuple[type[BaseException], ...]
+    name: str, codec: SignatureCodec, chosen: Chosen, raises: tuple[type[BaseException], ...], now_ms: int
 ) -> Activity[Any, Any]:
-    """Give a task as the workflow that runs here calls it.
+    """Give a task as a workflow calls it; a delay begins at `now_ms`.
 
     `ttl`, `tags` and the options of keys are a job's alone. Raises InvalidArguments for an option that names one job,
-    InvalidValue for a value that no job could have, WorkflowNotAllowed outside of a workflow.
+    InvalidValue for a value that no job could have.
     """
-    execution = current(f"{name}.call")
     fields = chosen.fields
     for field in _REFUSED:
         if field in fields:
@@ -43,7 +41,7 @@ def activity_of(
         delay_ms(chosen.total_timeout_s)
     not_before_ms = None
     if fields.get("delay_s") is not None:
-        not_before_ms = execution.now_ms + delay_ms(fields["delay_s"])
+        not_before_ms = now_ms + delay_ms(fields["delay_s"])
     elif fields.get("not_before") is not None:
         not_before_ms = milliseconds(fields["not_before"])
     retry = fields.get("retry_mode")

@@ -61,7 +61,7 @@ class Decision:
 
     def record(self) -> DecisionState:
         """Read it as it is now. Raises DecisionNotFound."""
-        return _state(self._read())
+        return state_of(self._read())
 
     def _read(self) -> Record:
         demand_outside("decision.record")
@@ -117,7 +117,8 @@ def _is_open(record: Record) -> bool:
     return record.closed_at is None and record.answered_by is None
 
 
-def _state(record: Record) -> DecisionState:
+def state_of(record: Record) -> DecisionState:
+    """Give a question as it is now."""
     asked = msgspec.json.decode(record.question, type=DecisionRequested)
     told = None if record.answer == NULL else msgspec.json.decode(record.answer, type=DecisionResolved)
     return DecisionState(

@@ -11,6 +11,7 @@ from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.options import Chosen, Options
 from holdfast.errors import InvalidArguments, InvalidOperation
+from holdfast.flows.calls import current
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.outcomes import Enqueued
 from holdfast.workers.shell import Command, ShellResult
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.app.aio import AioTask
     from holdfast.app.holdfast import Holdfast
     from holdfast.flows.face import Pending
+    from holdfast.flows.workflows import Activity
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +52,7 @@ class Task(Generic[P, R]):
         self._codec = codec
         self._chosen = chosen
         self._raises = raises
+        self._activity: Activity[P, R] | None = None
         #: The name jobs carry; workers find the function by it.
         self.name = name
 
@@ -147,11 +150,21 @@ class Task(Generic[P, R]):
         Raises ActivityError or one of its kinds when awaited; InvalidArguments, or WorkflowNotAllowed outside of a
         workflow, at once.
         """
-        return activity_of(self.name, self._codec, self._chosen, self._raises).call(*args, **kwargs)
+        return self._as_activity().call(*args, **kwargs)
 
     def begin(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
         """From a `def` workflow: have it done beside it; `.result()` waits for it."""
-        return activity_of(self.name, self._codec, self._chosen, self._raises).begin(*args, **kwargs)
+        return self._as_activity().begin(*args, **kwargs)
+
+    def _as_activity(self) -> Activity[P, R]:
+        """Give it as workflows call it: made once, unless its time depends on when it is called."""
+        execution = current(f"{self.name}.call")
+        made = self._activity
+        if made is None:
+            made = activity_of(self.name, self._codec, self._chosen, self._raises, execution.now_ms)
+            if self._chosen.fields.get("delay_s") is None:
+                self._activity = made
+        return made
 
     @property
     def aio(self) -> AioTask[P, R]:

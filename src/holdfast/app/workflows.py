@@ -121,8 +121,8 @@ class Workflow(flows.Workflow[P, R]):
             input=bytes(chosen.codec.pack(args, kwargs)).decode(),
             version=self.chosen.version,
         )
+        # Without a command id: the instance's own makes a repetition find what the first one made.
         command = StartInstance(
-            cmd=self._app.engine.new_id(),
             message=NewMessage(item=msgspec.Raw(encode_item(start))),
             signals=tuple(
                 NewMessage(item=msgspec.Raw(encode_item(QueueMessage(instance=instance, name=name, data=text))))
