@@ -230,15 +230,14 @@ def test_a_cancel_can_be_cleaned_up_after(app):
 
 
 def test_cancelling_reaches_an_async_step_that_runs(app):
-    started = threading.Event()
-    ended = []
+    started, ended = threading.Event(), threading.Event()
 
     async def waits() -> None:
         started.set()
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append(True)
+            ended.set()
 
     @app.workflow
     async def flow() -> None:
@@ -249,7 +248,7 @@ def test_cancelling_reaches_an_async_step_that_runs(app):
     assert started.wait(20)
     app.cancel()
     app.wait(status=Status.CANCELLED)
-    assert ended == [True]
+    assert ended.wait(20)
 
 
 def test_a_timeout_around_a_step_that_hangs_works(app):

@@ -6,7 +6,9 @@ what its indexes need.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Literal
 
 import msgspec
 
@@ -119,47 +121,34 @@ def pair(namespace: str, name: str) -> Key:
     return f"{namespace}\0{name}"
 
 
+#: How each kind of record is keyed. A table and not a chain of cases: every fold asks, several times.
+_KEYS: dict[type, Callable[[Any], Key]] = {
+    Job: attrgetter("job_id"),
+    Run: attrgetter("run_id"),
+    Queue: lambda record: pair(record.namespace, record.name),
+    HeldKey: lambda record: pair(record.namespace, record.unique_key),
+    DoneCommand: attrgetter("cmd"),
+    Authority: lambda _record: AUTHORITY,
+    Template: attrgetter("template_id"),
+    Schedule: attrgetter("schedule_id"),
+    Reservation: attrgetter("reservation_id"),
+    Group: attrgetter("group_id"),
+    Webhook: attrgetter("webhook_id"),
+    Delivery: attrgetter("delivery_id"),
+    Instance: attrgetter("instance_id"),
+    Turn: attrgetter("instance_id"),
+    Execution: lambda record: execution_key(record.instance_id, record.execution_id),
+    HistoryRow: lambda record: history_key(record.history_id, record.event_id),
+    Message: lambda record: message_key(record.seq),
+    KeyValue: lambda record: pair(record.instance_id, record.key),
+    Affinity: attrgetter("session"),
+    Decision: attrgetter("decision_id"),
+}
+
+
 def key_of(record: Record) -> Key:
     """Give the key under which a record is kept."""
-    match record:
-        case Job():
-            return record.job_id
-        case Run():
-            return record.run_id
-        case Queue():
-            return pair(record.namespace, record.name)
-        case HeldKey():
-            return pair(record.namespace, record.unique_key)
-        case DoneCommand():
-            return record.cmd
-        case Authority():
-            return AUTHORITY
-        case Template():
-            return record.template_id
-        case Schedule():
-            return record.schedule_id
-        case Reservation():
-            return record.reservation_id
-        case Group():
-            return record.group_id
-        case Webhook():
-            return record.webhook_id
-        case Delivery():
-            return record.delivery_id
-        case Instance() | Turn():
-            return record.instance_id
-        case Execution():
-            return execution_key(record.instance_id, record.execution_id)
-        case HistoryRow():
-            return history_key(record.history_id, record.event_id)
-        case Message():
-            return message_key(record.seq)
-        case KeyValue():
-            return pair(record.instance_id, record.key)
-        case Affinity():
-            return record.session
-        case Decision():
-            return record.decision_id
+    return _KEYS[type(record)](record)
 
 
 #: Table name → kind of record, in the order a snapshot is written and read: groups before their jobs, jobs before

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from holdfast.engine.engine import Engine
@@ -240,7 +241,7 @@ class TurnDesk:
                 if stint.idle_at <= now:
                     stint.idle_at = NEVER
                     self._put(stint, Idled())
-                elif not stint.is_begun and now - stint.fetched_at >= PATIENCE_S:
+                elif not stint.is_begun and not stint.is_gone and now - stint.fetched_at >= PATIENCE_S:
                     self._mean_s = 1.0
                     self._send_back(stint, None, counted=False)
                 if self._is_late(stint, now):
@@ -250,7 +251,7 @@ class TurnDesk:
         for stint in late:
             self._break_off(stint)
         for stint in list(self._stints.values()):
-            if stint.lost_at <= now and not stint.is_sending:
+            if stint.lost_at <= now and not stint.is_sending and not stint.is_gone:
                 self._lose(stint, "its lock could not be renewed in time")
 
     def _is_late(self, stint: Stint, now: float) -> bool:
@@ -276,6 +277,8 @@ class TurnDesk:
             if self._timers:
                 times.append(self._timers[0][0])
             for stint in self._stints.values():
+                if stint.is_gone:
+                    continue
                 times += (stint.idle_at, stint.renew_at)
                 if not stint.is_begun:
                     times.append(stint.fetched_at + PATIENCE_S)
@@ -313,7 +316,7 @@ class TurnDesk:
         self._is_draining = self._playing.is_draining = True
         with self._lock:
             for stint in list(self._stints.values()):
-                if not stint.is_begun:
+                if not stint.is_begun and not stint.is_gone:
                     self._send_back(stint, None, counted=False)
 
     def stop(self) -> None:
@@ -326,7 +329,8 @@ class TurnDesk:
         """Let go of all threads and residents."""
         for stint in list(self._stints.values()):
             self._drop(stint)
-        self._crew.put(self._residents.clear)
+        with suppress(RuntimeError):  # no thread at all: then what is resident ends with the process
+            self._crew.put(self._residents.clear)
         self._crew.close()
 
     # --- stints -------------------------------------------------------------------------------------------------------
@@ -334,9 +338,16 @@ class TurnDesk:
     def _put(self, stint: Stint, one: Input) -> None:
         """Let a thread go on with a stint. The lock is held."""
         stint.inbox.append(one)
-        if not stint.is_taken and not stint.is_gone:
-            stint.is_taken = True
+        if not stint.is_taken and not stint.is_gone and stint.inline != threading.get_ident():
+            self._take(stint)
+
+    def _take(self, stint: Stint) -> None:
+        """Have a thread take what is in the inbox. The lock is held."""
+        try:
             self._crew.put(lambda: self._advance(stint))
+            stint.is_taken = True
+        except RuntimeError as problem:  # the system has no thread left; it may have one when it is tried again
+            self._send_back(stint, f"the turn could not be started: {problem}", counted=False, delay_s=BROKEN_S)
 
     def _fetched_nothing(self, stint: Stint) -> None:
         stint.is_fetching, stint.wants_more = False, True
@@ -406,20 +417,24 @@ class TurnDesk:
                 stint.is_begun = True
                 stint.idle_at = NEVER
             step = self._play(stint, inputs)
-            if step is not None:
-                with self._lock:
-                    stint.is_taken = False
-                    if stint.inbox:
-                        self._retake(stint)
-                step.run_here()  # puts its outcome into the inbox, and somebody goes on
+            if step is not None and not self._run_inline(stint, step):
                 break
         if is_dropped:
             _let_go(stint)
         self._mean_s += (self.now() - began - self._mean_s) / 8
 
-    def _retake(self, stint: Stint) -> None:
-        stint.is_taken = True
-        self._crew.put(lambda: self._advance(stint))
+    def _run_inline(self, stint: Stint, step: StepRun) -> bool:
+        """Run a step in this thread; tell whether this thread goes on with the stint, and nobody else does."""
+        with self._lock:
+            stint.is_taken, stint.inline = False, threading.get_ident()
+            if stint.inbox:
+                self._take(stint)
+        step.run_here()
+        with self._lock:
+            stint.inline = 0
+            goes_on = bool(stint.inbox) and not stint.is_taken
+            stint.is_taken = stint.is_taken or goes_on
+            return goes_on
 
     def _play(self, stint: Stint, inputs: Sequence[Input]) -> StepRun | None:
         """Advance the turn; have done what it wants, but for a step that this thread can run itself."""

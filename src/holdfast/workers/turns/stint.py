@@ -98,6 +98,8 @@ class Stint:
     inbox: deque[Input] = field(default_factory=deque)
     #: A thread advances it, or will.
     is_taken: bool = False
+    #: The thread that runs a step of it, and takes the outcome on by itself; 0: none.
+    inline: int = 0
     #: A thread has begun.
     is_begun: bool = False
     #: A command of it is under way or waits to be sent; no other may be made.
