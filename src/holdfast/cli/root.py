@@ -21,6 +21,7 @@ COMMANDS = {
     "completion": ("holdfast.cli.completion:completion", "Print what a shell needs for completion."),
     "demo": ("holdfast.cli.demo:demo", "Kill a worker in the middle of its jobs, and count what is left."),
     "dev": ("holdfast.cli.dev:dev", "Run an application's jobs, and start anew when its files change."),
+    "decisions": ("holdfast.cli.decisions:decisions", "Look at what workflows ask people, and answer."),
     "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
     "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
@@ -32,6 +33,7 @@ COMMANDS = {
     "top": ("holdfast.cli.top:top", "Watch rates, backlog, running jobs and workers."),
     "webhooks": ("holdfast.cli.webhooks:webhooks", "Look at who is told of ended runs, add them, try them."),
     "worker": ("holdfast.cli.worker:worker", "Run the jobs of an application."),
+    "workflows": ("holdfast.cli.workflows:workflows", "Look at durable runs, start them, check code on them."),
     "workers": ("holdfast.cli.workers:workers", "Look at workers, ask them to stop."),
 }
 

@@ -420,6 +420,11 @@ class Execution:
         """Name the thread that a `def` workflow has of its own."""
         return None if self._lockstep is None else self._lockstep.thread_ident
 
+    @property
+    def main_coroutine(self) -> Any:
+        """What runs, for a debugger to look at."""
+        return self._main.get_coro()
+
     # --- the loop's time ----------------------------------------------------------------------------------------------
 
     def time(self) -> float:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CoroutineType, FrameType
 from typing import Any
 
 import msgspec
 
 from holdfast.app.codec import SignatureCodec
-from holdfast.flows.definitions import Definitions
+from holdfast.errors import InvalidValue
+from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.execution import Execution
+from holdfast.flows.exporting import HistoryFile, read_file
 from holdfast.flows.matching import describe_event, is_command
 from holdfast.flows.waiting import waiting_on
 from holdfast.flows.workflows import Workflow
@@ -33,17 +40,61 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def replay(history: Sequence[Event], workflow: Workflow[..., Any], *, until: int | None = None) -> ReplayResult:
-    """Replay a history, up to event `until`, with this code, whatever version it is recorded for.
+def replay(
+    history: Sequence[Event] | str | Path, workflow: Workflow[..., Any], *, until: int | None = None
+) -> ReplayResult:
+    """Replay a history, or the newest one of an exported file, up to event `until`, with this code.
 
-    Raises NondeterminismError if the code does not do what the history says, HistoryCorrupt if it is no history.
+    The code is used whatever version was recorded. Raises NondeterminismError if it does not do what the history says,
+    HistoryCorrupt if it is no history.
     """
+    definitions = Definitions(SignatureCodec)
+    if isinstance(history, str | Path):
+        file = read_file(Path(history).read_bytes(), str(history))
+        return _replay(_newest(file), workflow.definition, definitions, until, is_redacted=file.redacted)
+    return _replay(history, workflow.definition, definitions, until)
+
+
+def replay_file(
+    file: HistoryFile,
+    definitions: Definitions,
+    *,
+    until: int | None = None,
+    pause: Callable[[FrameType], None] | None = None,
+) -> ReplayResult:
+    """Replay the newest history of a file with the code of its version; `pause` is called where the code stands then.
+
+    Raises InvalidValue if there is no such code, and what `replay` raises.
+    """
+    definition = definitions.get(file.workflow, file.version)
+    if definition is None:
+        raise InvalidValue(f"there is no workflow {file.workflow!r} {file.version} in this code. Nothing was done.")
+    return _replay(_newest(file), definition, definitions, until, is_redacted=file.redacted, pause=pause)
+
+
+def _newest(file: HistoryFile) -> Sequence[Event]:
+    return file.executions[-1].events
+
+
+def _replay(
+    history: Sequence[Event],
+    definition: Definition,
+    definitions: Definitions,
+    until: int | None,
+    *,
+    is_redacted: bool = False,
+    pause: Callable[[FrameType], None] | None = None,
+) -> ReplayResult:
     events = [event for event in history if until is None or event.event_id <= until]
-    execution = Execution(
-        workflow.definition, Definitions(SignatureCodec), events[0].instance, events[0].execution_id, {}
-    )
+    if is_redacted:
+        # Payloads were taken out: what the code gives and ends with cannot be the same.
+        definition = dataclasses.replace(definition, compare_inputs=False)
+        events = [event for event in events if not isinstance(event.kind, kinds.TERMINAL)]
+    execution = Execution(definition, definitions, events[0].instance, events[0].execution_id, {})
     try:
         execution.replay(events)
+        if pause is not None:
+            pause(_standing(execution))
         if execution.blocked is not None:
             raise execution.blocked
         end = execution.terminal
@@ -57,3 +108,22 @@ def replay(history: Sequence[Event], workflow: Workflow[..., Any], *, until: int
         )
     finally:
         execution.close(clean_up=False)
+
+
+#: Where frames are that no author of a workflow wants to see.
+_OURS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent))
+
+
+def _standing(execution: Execution) -> FrameType:
+    """Give the innermost frame of the workflow's own code that waits for something; else the caller's."""
+    here = inspect.currentframe()
+    assert here is not None
+    assert here.f_back is not None
+    found = here.f_back
+    waiting: Any = execution.main_coroutine
+    while isinstance(waiting, CoroutineType):
+        frame: FrameType | None = waiting.cr_frame
+        if frame is not None and not frame.f_code.co_filename.startswith(_OURS):
+            found = frame
+        waiting = waiting.cr_await
+    return found

@@ -1,0 +1,253 @@
+"""`holdfast workflows`: durable runs: look at them, start them, speak to them, remove them; and prove code on them."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from holdfast.app.instancestate import InstanceState, error_of, state_of
+from holdfast.cli import workflowrows
+from holdfast.cli.changing import confirm, dry_run_option, reason_option, send, yes_option
+from holdfast.cli.flowchecks import add_checks
+from holdfast.cli.flowhistories import history_of, output_of
+from holdfast.cli.ids import given
+from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.target import Target, store_options, target
+from holdfast.cli.terminal import safe
+from holdfast.cli.values import Duration, Word, new_id, payload_of
+from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.clock import SystemClock
+from holdfast.errors import InvalidValue
+from holdfast.flows.calls import demand_instance_id, demand_signal_name
+from holdfast.flows.definitions import version_key
+from holdfast.model.flowcommands import DeleteEnded, DeleteInstances, NewMessage, StartInstance, TellInstance
+from holdfast.model.instances import InstanceStatus
+from holdfast.model.outcomes import Begun, Deleted
+from holdfast.model.times import Timestamp
+from holdfast.model.workitems import CancelInstance, QueueMessage, StartOrchestration, WorkItem, encode_item
+from holdfast.stores.protocol import InstanceQuery, Store, View
+
+_id = click.argument("instance_id", metavar="ID")
+#: Statuses that count as running: an execution that goes on as new ends, its instance does not.
+_GOING = (InstanceStatus.RUNNING, InstanceStatus.CONTINUED_AS_NEW)
+#: Instances of one `prune`.
+MOST = 1000
+
+
+@click.group()
+def workflows() -> None:
+    """Look at durable runs, start them, speak to them; check that code still follows them."""
+
+
+add_checks(workflows)
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+@workflows.command(cls=WatchCommand)
+@click.option("--status", type=Word(InstanceStatus), help="Only these.")
+@click.option("--workflow", help="Only runs of this workflow.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="So many.")
+@watch_option
+@output_options(*LIST_FORMS)
+@store_options
+def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch: float | None, output: str) -> None:
+    """List instances that have had a turn, newest first."""
+    place, out = target(), output_for(output)
+    statuses = None if status is None else _GOING if status in _GOING else (status,)
+
+    def look(view: View, store: Store) -> Shown:
+        query = InstanceQuery(statuses=statuses, orchestration_name=workflow, limit=limit)
+        states = [state_of(view, store.blobs, found.instance_id) for found in view.instances(query)]
+        records = [workflowrows.instance_record(one) for one in states]
+        return records, lambda: workflowrows.instance_table(states, out.screen)
+
+    show(place, out, watch, look, key="instance_id")
+
+
+@workflows.command("show", cls=WatchCommand)
+@_id
+@watch_option
+@output_options("table", "json", "jsonl")
+@store_options
+def show_instance(*, instance_id: str, watch: float | None, output: str) -> None:
+    """Show an instance: where it is, what it says, what it waits for."""
+    place, out = target(), output_for(output)
+
+    def look(view: View, store: Store) -> Shown:
+        state = state_of(view, store.blobs, instance_id)
+        ended = output_of(view, store.blobs, state)
+        record = {**workflowrows.instance_record(state), "output": ended}
+        return [record], lambda: workflowrows.instance_page(state, ended, out.screen)
+
+    show(place, out, watch, look, key="instance_id", one=True)
+
+
+@workflows.command()
+@_id
+@click.option("--execution", type=click.IntRange(min=1), help="Of this execution; by default the current one.")
+@output_options("table", "json", "jsonl")
+@store_options
+def history(*, instance_id: str, execution: int | None, output: str) -> None:
+    """List the events of an execution, oldest first."""
+    place, out = target(), output_for(output)
+    with place.reading() as reader, reader.look() as view:
+        events = history_of(view, reader.store.blobs, instance_id, execution)
+    out.records(
+        [workflowrows.event_record(event) for event in events],
+        lambda: workflowrows.event_table(events, out.screen),
+        key="event_id",
+    )
+
+
+@workflows.command()
+@_id
+@click.option("--timeout", type=Duration(), help="Give up waiting after so long; it goes on.")
+@output_options("table", "json", "jsonl")
+@store_options
+def wait(*, instance_id: str, timeout: float | None, output: str) -> None:
+    """Wait until an instance has ended, and show it.
+
+    Exits 0 if it is COMPLETED, 1 if it is FAILED, 4 if it is CANCELLED, 5 if --timeout came first.
+    """
+    place, out = target(), output_for(output)
+    state, ended = _wait(place, instance_id, timeout)
+    record = {**workflowrows.instance_record(state), "output": ended}
+    out.record(record, lambda: workflowrows.instance_page(state, ended, out.screen), key="instance_id")
+    code = {InstanceStatus.FAILED: 1, InstanceStatus.CANCELLED: 4}.get(state.status, 0)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _wait(place: Target, instance_id: str, timeout: float | None) -> tuple[InstanceState, str | None]:
+    clock = SystemClock()
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    with place.reading() as reader:
+        while True:
+            left = None if deadline is None else deadline - clock.monotonic()
+            with reader.look() as view:
+                seq, state = view.seq, state_of(view, reader.store.blobs, instance_id)
+                if state.has_ended:
+                    return state, output_of(view, reader.store.blobs, state)
+            if state.blocked is not None:
+                raise error_of(instance_id, state.blocked)
+            if left is not None and left <= 0:
+                waits = ", ".join(state.waiting_on) or "a worker"
+                raise TimeoutError(
+                    f"instance {instance_id!r} is RUNNING after {timeout:g} s: it waits for {waits}. It goes on."
+                )
+            reader.wait(seq, left)
+
+
+# --- speaking to them -------------------------------------------------------------------------------------------------
+
+
+def _message(item: WorkItem) -> NewMessage:
+    return NewMessage(item=msgspec.Raw(encode_item(item)))
+
+
+@workflows.command()
+@click.argument("workflow")
+@click.option("--id", "instance_id", help="Names it; by default made.")
+@click.option("--input", "text", default="{}", help="Its arguments by name, a JSON object; - reads stdin.")
+@click.option("--version", help="Of this version; by default the newest that its worker has.")
+@dry_run_option
+@output_options("table", "json", "jsonl", "ids")
+@store_options
+def start(
+    *, workflow: str, instance_id: str | None, text: str, version: str | None, dry_run: bool, output: str
+) -> None:
+    """Start an instance; the same id with the same input gives the one there is."""
+    out = output_for(output)
+    if version is not None:
+        version_key(version)
+    chosen = new_id() if instance_id is None else demand_instance_id(instance_id)
+    item = StartOrchestration(
+        instance=chosen, orchestration=workflow, input=bytes(payload_of(text)).decode(), version=version
+    )
+    command = StartInstance(cmd=new_id(), message=_message(item))
+    outcome = send(command, f"instance {safe(chosen)} is started", dry_run=dry_run)
+    created = isinstance(outcome, Begun) and outcome.created and not dry_run
+    record = {"instance_id": chosen, "created": created, **({"dry_run": True} if dry_run else {})}
+    out.record(record, lambda: [safe(chosen)], key="instance_id")
+
+
+@workflows.command()
+@_id
+@click.argument("name")
+@click.option("--data", default="null", help="What it carries, as JSON; - reads stdin.")
+@click.option("--hold", type=Duration(), help="Keep it so long for an instance that is not there yet.")
+@dry_run_option
+@store_options
+def signal(*, instance_id: str, name: str, data: str, hold: float | None, dry_run: bool) -> None:
+    """Send a signal; it is kept until the workflow reads it."""
+    text = sys.stdin.read() if data == "-" else data
+    try:
+        msgspec.json.decode(text)
+    except msgspec.MsgspecError as problem:
+        raise InvalidValue(f"--data: is no JSON: {problem}. Nothing was sent.", field="data") from None
+    item = QueueMessage(instance=instance_id, name=demand_signal_name(name), data=text)
+    command = TellInstance(cmd=new_id(), message=_message(item), hold_s=hold)
+    send(command, f"signal {safe(name)} is sent to {safe(instance_id)}", dry_run=dry_run)
+
+
+@workflows.command()
+@_id
+@click.option("--force", is_flag=True, help="End it at once, without letting its code clean up.")
+@reason_option
+@dry_run_option
+@store_options
+def cancel(*, instance_id: str, force: bool, reason: str, dry_run: bool) -> None:
+    """Ask an instance to stop; its code may clean up first."""
+    item = CancelInstance(instance=instance_id, reason=reason, force=force)
+    command = TellInstance(cmd=new_id(), message=_message(item))
+    send(command, f"instance {safe(instance_id)} is asked to stop", dry_run=dry_run)
+
+
+# --- removing ---------------------------------------------------------------------------------------------------------
+
+
+@workflows.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Also those that run.")
+@yes_option
+@dry_run_option
+@store_options
+def rm(*, ids: tuple[str, ...], force: bool, yes: bool, dry_run: bool) -> None:
+    """Remove instances with all their children; - reads ids from stdin."""
+    named = given(ids)
+    if not dry_run:
+        confirm("Remove", named, yes=yes, noun="instance")
+    for name in named:
+        command = DeleteInstances(cmd=new_id(), instance_ids=(name,), force=force, tree=True)
+        send(command, f"instance {safe(name)} is gone", dry_run=dry_run)
+
+
+@workflows.command()
+@click.option("--older-than", type=Duration(), default=0.0, help="Only what ended so long ago.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=MOST, show_default=True, help="So many.")
+@yes_option
+@dry_run_option
+@output_options("table", "json", "jsonl")
+@store_options
+def prune(*, older_than: float, limit: int, yes: bool, dry_run: bool, output: str) -> None:
+    """Remove instances that have ended, oldest end first, with all their children."""
+    out = output_for(output)
+    if not dry_run:
+        confirm("Remove", ["what has ended"], yes=yes, noun="kind of instance")
+    command = DeleteEnded(cmd=new_id(), completed_before=_before(older_than), limit=limit)
+    outcome = send(command, "pruned", dry_run=dry_run)
+    assert isinstance(outcome, Deleted)
+    record = {"instances": outcome.instances, "executions": outcome.executions, "events": outcome.events}
+    out.record(record, lambda: [f"{outcome.instances} instances"], key="instances")
+
+
+def _before(seconds: float) -> Timestamp:
+    from datetime import timedelta  # noqa: PLC0415 - imported when called
+
+    from holdfast.model.times import stamp  # noqa: PLC0415 - the same
+
+    return stamp(SystemClock().now() - timedelta(seconds=seconds))
