@@ -4,13 +4,17 @@ import msgspec
 import pytest
 
 from holdfast.model import commands as c
+from holdfast.model import flowcommands as f
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.groups import GroupMode, OnFailure
+from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.schedules import NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.templates import NewTemplate
+from holdfast.model.webhooks import NewWebhook, WebhookChanges
 
 RAW = msgspec.Raw(b'{"a":1}')
+MESSAGE = f.NewMessage(item=RAW, instance_id="i", kind="StartOrchestration", orchestration="flow", digest="d")
 HELD = {"job_id": "j", "token": 7}
 EVERY = [
     c.Enqueue(
@@ -68,6 +72,19 @@ EVERY = [
     c.Backfill(schedule_id="s", backfill_id="b", since="a", until="b", limit=5),
     c.Fire(schedule_id="s", expected="a"),
     c.Replan(schedule_id="s", expected="a"),
+    c.PutWebhook(
+        webhook_id="w",
+        webhook=NewWebhook(url="u", events=("e",), queues=("q",), secrets=("s",), made_secret="m"),
+        replace=True,
+        allow=("10.0.0.0/8",),
+    ),
+    c.UpdateWebhook(webhook_id="w", changes=WebhookChanges(queues=None, secrets=("a", "b")), allow=("::/0",)),
+    c.RotateSecret(webhook_id="w", secret="s"),
+    c.DeleteWebhook(webhook_id="w"),
+    c.ProbeWebhook(webhook_id="w", delivery_id="d"),
+    c.ClaimDeliveries(limit=3),
+    c.EndDelivery(delivery_id="d", claimed_until="t", status=500, error="e"),
+    c.Redeliver(delivery_id="d"),
     c.CreateGroup(
         group_id="g",
         members=(c.NewJob(job_id="j", job_type="t", params=RAW), "k"),
@@ -81,6 +98,38 @@ EVERY = [
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),
     c.Prune(retention=c.Retention(done_s=1), limit=5),
+    f.SendMessage(message=MESSAGE, delay_s=1.5, hold_s=2.0),
+    f.FetchTurn(lock_s=30.0, n=2, session_id="s", versions=(f.VersionRange(low=(1, 0, 0), high=(2, 0, 0)),)),
+    f.FetchMore(token=7),
+    f.AckTurn(
+        token=7,
+        execution_id=1,
+        delta=f.Delta(events=(f.NewEvent(event=RAW, event_id=1),), keys=(f.KeyWish(key="k", value=RAW, at_ms=1),)),
+        activities=(f.NewActivity(job_id="j", item=RAW),),
+        messages=(MESSAGE,),
+        metadata=f.Metadata(status=InstanceStatus.COMPLETED, output=RAW),
+        cancelled=("o",),
+        cancelled_timers=(3,),
+        hold_s=1.5,
+    ),
+    f.AbandonTurn(token=7, delay_s=1.5, given_back=True, reason="r"),
+    f.RenewTurn(token=7, lock_s=30.0),
+    f.ParkMessages(token=7, messages=(1, 2)),
+    f.AppendHistory(instance_id="i", execution_id=1, delta=f.Delta(events=(f.NewEvent(event=RAW),))),
+    f.StartActivity(activity=f.NewActivity(job_id="j", item=RAW, affinity="a")),
+    f.FetchActivity(worker_id="w", lease_s=30.0, queues=None, affinity_owner="o", affinity_s=5.0),
+    f.AckActivity(token=7, completion=MESSAGE),
+    f.AbandonActivity(token=7, delay_s=1.5, given_back=True),
+    f.RenewActivity(token=7, lease_s=30.0),
+    f.RenewSessions(owner_ids=("o",), lock_s=5.0, idle_s=6.0),
+    f.CleanSessions(limit=5),
+    f.DeleteInstances(instance_ids=("i",), force=True, tree=True),
+    f.DeleteEnded(instance_ids=("i",), completed_before="t", limit=5),
+    f.PruneExecutions(instance_id="i", keep_last=3, completed_before="t"),
+    f.AnnounceHandlers(handlers=("flow", "flow 1.0.0")),
+    f.AnswerDecision(decision_id="d", message=MESSAGE, chosen="yes", by="me"),
+    f.StartInstance(message=MESSAGE, signals=(f.NewMessage(item=RAW),)),
+    f.TellInstance(message=MESSAGE, hold_s=60.0),
 ]
 
 
@@ -91,3 +140,17 @@ def test_every_command_is_exercised_here():
 @pytest.mark.parametrize("command", EVERY, ids=lambda command: type(command).__name__)
 def test_a_command_sent_and_received_is_the_same_command(command):
     assert msgspec.json.decode(msgspec.json.encode(command), type=c.Command) == command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.PutWebhook(webhook_id="w", webhook=NewWebhook(url="u", secrets=("hush",), made_secret="hush")),
+        c.UpdateWebhook(webhook_id="w", changes=WebhookChanges(secrets=("hush",))),
+        c.RotateSecret(webhook_id="w", secret="hush"),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_no_secret_is_in_what_a_command_shows_of_itself(command):
+    assert "hush" not in repr(command)
+    assert b"hush" in msgspec.json.encode(command)

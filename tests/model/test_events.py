@@ -6,11 +6,13 @@ import pytest
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model import events as ev
 from holdfast.model.groups import Group, GroupStatus
+from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, Template
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import DeliveryStatus, Webhook, WebhookChanges
 
 NOW = Timestamp("2026-01-01T00:00:00.000000Z")
 HELD = {"job_id": "j", "token": 7}
@@ -59,6 +61,43 @@ EVERY = [
     ev.GroupCreated(group=Group("g", NOW, name="n", callback=msgspec.Raw(b"{}")), joined=(("j", 3),)),
     ev.GroupChanged(group_id="g", status=GroupStatus.PARTIAL),
     ev.GroupPruned(group_id="g"),
+    ev.WebhookCreated(webhook=Webhook("w", "u", NOW, events=("e",), queues=("q",), secrets=("hush",))),
+    ev.WebhookUpdated(webhook_id="w", changes=WebhookChanges(queues=None, secrets=("hush", "hush"))),
+    ev.WebhookDeleted(webhook_id="w"),
+    ev.DeliveryCreated(delivery_id="d", webhook_id="w", run_id="r", event="job.run.lost"),
+    ev.DeliveryClaimed(delivery_id="d", claimed_until=NOW),
+    ev.DeliveryEnded(delivery_id="d", to=DeliveryStatus.PENDING, attempts=1, next_attempt_at=NOW, last_status=500),
+    ev.DeliveryPruned(delivery_id="d"),
+    ev.MessageStored(instance_id="i", kind="QueueMessage", item=msgspec.Raw(b"{}"), digest="d", tells_of="j"),
+    ev.MessageParked(message=3, reason="orphan", drop_at=NOW),
+    ev.MessageUnparked(message=3),
+    ev.MessageDropped(message=3, reason="cancelled"),
+    ev.TurnLocked(instance_id="i", token=7, locked_until=NOW, messages=(1, 2), session_id="s"),
+    ev.TurnTagged(instance_id="i", token=7, messages=(3,)),
+    ev.TurnExtended(instance_id="i", token=7, locked_until=NOW),
+    ev.TurnAbandoned(instance_id="i", token=7, visible_at=NOW, counted=False, reason="r", woken=(4,)),
+    ev.TurnExpired(instance_id="i", token=7, reason="timeout", counted=True, woken=(4,)),
+    ev.TurnCommitted(
+        instance_id="i",
+        execution_id=1,
+        token=7,
+        orchestration_name="flow",
+        digest="d",
+        status=InstanceStatus.RUNNING,
+        keys=(ev.KeyChange("k", msgspec.Raw(b"1"), 5),),
+        asked=(ev.Asked("d", 3, msgspec.Raw(b"{}"), ("yes", "no")),),
+        closed=(ev.Closed("d", msgspec.Raw(b"{}")),),
+        waiting_on=("signal 'paid'",),
+        held_until=NOW,
+    ),
+    ev.HistoryAppended(instance_id="i", execution_id=1, event_id=2, event=msgspec.Raw(b"{}")),
+    ev.InstanceDeleted(instance_id="i", executions=(1,), messages=(2,), keys=("k",), decisions=("d",)),
+    ev.InstancePruned(instance_id="i", executions=(1, 2)),
+    ev.DecisionAnswered(decision_id="d", by="me"),
+    ev.AffinityClaimed(session="s", owner_id="o", locked_until=NOW),
+    ev.AffinityExtended(session="s", locked_until=NOW, active=True),
+    ev.AffinityRemoved(session="s"),
+    ev.HandlersAnnounced(handlers=("flow",), messages=(1,), instances=("i",)),
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -81,6 +120,8 @@ def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
     nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "group", "key", "command"}
+    nouns |= {"webhook", "delivery"}
+    nouns |= {"message", "turn", "history", "instance", "decision", "affinity", "handlers"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 
 
@@ -120,3 +161,7 @@ def test_changes_tell_unset_from_none():
     changes = ev.JobChanges(not_before=None, priority=0)
     assert changes.given() == {"not_before": None, "priority": 0}
     assert ev.JobChanges().given() == {}
+
+
+def test_no_secret_is_in_what_an_event_shows_of_itself():
+    assert not any("hush" in repr(event) for event in EVERY)

@@ -7,16 +7,24 @@ from holdfast.errors import DuplicateKey, HoldfastError, IdReused, LeaseLost, Re
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import (
     Backfilled,
+    Begun,
+    Brought,
     CancelAnswer,
     Changed,
+    Claim,
+    Claimed,
+    Deleted,
+    Delivered,
     Done,
     Enqueued,
     Extended,
+    Fetched,
     Fired,
     Grant,
     GroupCancelled,
     Grouped,
     Leased,
+    LockedTurn,
     Outcome,
     Refusal,
     Reported,
@@ -30,6 +38,7 @@ from holdfast.model.outcomes import (
 )
 from holdfast.model.reservations import ReservationStatus
 
+RAW = msgspec.Raw(b"{}")
 JOB = Job("j", "t", msgspec.Raw(b"{}"), "2026-01-01T00:00:00.000000Z")
 EVERY = [
     Enqueued(jobs=(Submitted("j", created=True), Submitted("k", created=False))),
@@ -43,9 +52,14 @@ EVERY = [
     Saved(id="s", version=2, created=True),
     Fired(jobs=(Submitted("j", created=True),), missed=3),
     Backfilled(count=3, next_since="2026-01-01T00:00:00.000000Z"),
+    Claimed(claims=(Claim("d", "2026-01-01T00:00:00.000000Z"),)),
     Grouped(group_id="g", members=("j", "k"), created=False),
     GroupCancelled(cancelled=2, requested=1),
     Swept(count=3, more=True),
+    Fetched(turn=LockedTurn(instance_id="i", token=7, messages=(Delivered(1, RAW),), attempts=1)),
+    Brought(messages=(Delivered(2, RAW),)),
+    Begun(instance_id="i", created=False),
+    Deleted(instances=1, executions=2, events=3, messages=4),
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]
 
