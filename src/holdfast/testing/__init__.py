@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.testing.killing import killed_at
     from holdfast.testing.simfs import SimCrash, SimFS
     from holdfast.testing.simvfs import SimVfs
+    from holdfast.testing.worlds import virtual
 
 __all__ = [
     "ManualClock",
@@ -28,6 +29,7 @@ __all__ = [
     "inline",
     "killed_at",
     "use",
+    "virtual",
 ]
 
 _HOMES = {
@@ -42,6 +44,7 @@ _HOMES = {
     "inline": "holdfast.testing.jobs",
     "killed_at": "holdfast.testing.killing",
     "use": "holdfast.testing.jobs",
+    "virtual": "holdfast.testing.worlds",
 }
 
 

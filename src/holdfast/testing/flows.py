@@ -68,7 +68,33 @@ class Row(msgspec.Struct):
     messages: list[tuple[int, int, WorkItem]] = []
 
 
-class World:
+class RunsSteps:
+    """Runs the steps of workflows, where it is asked to."""
+
+    def run_step(self, call: StepCall) -> str | ErrorDetails:
+        """Run a step's function, and give its outcome."""
+        token = running_key.set(call.idempotency_key)
+        try:
+            value = self.run_async(call.function(*call.args, **call.kwargs))
+        except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
+            return call.failure(problem)
+        finally:
+            running_key.reset(token)
+        return call.outcome(value)
+
+    def run_async(self, value: Any) -> Any:
+        """Run a coroutine that waits for nothing: time in here passes only when all is idle. Leave others alone."""
+        if not asyncio.iscoroutine(value):
+            return value
+        try:
+            value.send(None)
+        except StopIteration as end:
+            return end.value
+        value.close()
+        raise AssertionError("a step or activity of this world may not wait")
+
+
+class World(RunsSteps):
     """Definitions, a provider and workers, all under one seed."""
 
     def __init__(
@@ -383,28 +409,6 @@ class World:
         finally:
             running_key.reset(token)
         return ActivityCompleted(**at, result=result)
-
-    def run_step(self, call: StepCall) -> str | ErrorDetails:
-        """Run a step's function, and give its outcome."""
-        token = running_key.set(call.idempotency_key)
-        try:
-            value = self.run_async(call.function(*call.args, **call.kwargs))
-        except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
-            return call.failure(problem)
-        finally:
-            running_key.reset(token)
-        return call.outcome(value)
-
-    def run_async(self, value: Any) -> Any:
-        """Run a coroutine that waits for nothing: time in here passes only when all is idle. Leave others alone."""
-        if not asyncio.iscoroutine(value):
-            return value
-        try:
-            value.send(None)
-        except StopIteration as end:
-            return end.value
-        value.close()
-        raise AssertionError("a step or activity of this world may not wait")
 
 
 def codec_of(function: Callable[..., Any]) -> Codec:

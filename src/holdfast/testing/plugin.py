@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.app.holdfast import Holdfast
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.killing import Crash
+    from holdfast.testing.worlds import VirtualWorld
 
 
 @pytest.fixture
@@ -43,3 +44,12 @@ def holdfast_crash(tmp_path: Path, holdfast_clock: ManualClock) -> Iterator[Cras
     crash = Crash(tmp_path, holdfast_clock)
     yield crash
     crash.close()
+
+
+@pytest.fixture
+def holdfast_world(holdfast_app: Holdfast) -> Iterator[VirtualWorld]:
+    """Give a world of its own around `holdfast_app`, whose clock jumps to what is due next."""
+    from holdfast.testing.worlds import virtual  # noqa: PLC0415 - the same
+
+    with virtual(holdfast_app) as world:
+        yield world
