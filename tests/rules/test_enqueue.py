@@ -6,6 +6,7 @@ from world import START, World, content, new
 
 from holdfast.model import commands as c
 from holdfast.model import events as ev
+from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import later
 
@@ -24,7 +25,7 @@ def test_a_job_is_kept_with_all_that_was_asked_for():
         "j", b'{"a":1}', namespace="n", queue="q", priority=7, timeout_s=5, lease_s=60, retry_mode="chain",
         max_attempts=2, max_expiries=3, key="k", key_scope="queue", key_hold="forever",
         limit_key="l", key_limit=2, tags={"a": "b"},
-        owner="o", affinity="a", submitted_by="s", traceparent="t",
+        owner=owner_of("i", 1, 2), affinity="a", submitted_by="s", traceparent="t",
     )  # fmt: skip
     world.do(enqueue(asked))
     job = world.job()

@@ -6,6 +6,7 @@ from world import START, World, content, new
 
 from holdfast.model import commands as c
 from holdfast.model import events as ev
+from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Job, JobStatus, RunStatus
 from holdfast.model.times import later, seconds_between
 
@@ -356,7 +357,7 @@ def test_expiries_between_failures_use_up_no_attempt():
 
 def test_without_a_limit_a_job_is_lost_for_ever_and_never_dead():
     world = World()
-    world.enqueue("j", max_expiries=None, owner="activity")
+    world.enqueue("j", max_expiries=None, owner=owner_of("i", 1, 2))
     for _ in range(120):
         world.lease()
         world.wait(30)

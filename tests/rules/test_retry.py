@@ -5,6 +5,7 @@ import pytest
 from world import START, World, content
 
 from holdfast.model import commands as c
+from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Backoff
 from holdfast.model.payloads import NULL
 from holdfast.model.times import later
@@ -157,7 +158,7 @@ def test_a_key_the_job_itself_still_holds_passes_to_its_retry():
 
 def test_a_job_without_limit_of_expiries_gets_one_when_retried_by_hand():
     world = World()
-    world.enqueue("j", max_expiries=None, owner="activity")
+    world.enqueue("j", max_expiries=None, owner=owner_of("i", 1, 2))
     world.do(c.Cancel(job_id="j"))
     world.do(c.Retry(job_id="j", new_job_id="j2"))
     assert (world.job("j2").max_expiries, world.job("j2").owner) == (5, None)
@@ -170,8 +171,8 @@ def test_a_successor_is_the_same_request_with_the_budget_that_is_left():
     world = World()
     options = {
         "params": b'{"a":1}', "priority": 4, "timeout_s": 9, "lease_s": 60, "tags": {"a": "b"}, "retry_mode": "chain",
-        "limit_key": "l", "key_limit": 3, "submitted_by": "s", "traceparent": "t", "owner": "o", "affinity": "a",
-        "ttl_s": 500,
+        "limit_key": "l", "key_limit": 3, "submitted_by": "s", "traceparent": "t", "affinity": "a",
+        "owner": owner_of("i", 1, 2), "ttl_s": 500,
     }  # fmt: skip
     token = world.start("j", **options)
     world.wait(5)

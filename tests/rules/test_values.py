@@ -8,6 +8,7 @@ from world import START, World, new
 
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges
+from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Backoff
 from holdfast.rules.checks import MAX_DURATION_S, MAX_TEXT
 from holdfast.rules.values import problem_with
@@ -55,7 +56,11 @@ RANGES = {
         [None, {}, {"a": "b"}, {str(n): "x" for n in range(16)}],
         [{str(n): "x" for n in range(17)}, {"": "a"}, {"a": ""}, {"a": "\ud800"}, {"a\n": "b"}],
     ),
-    "owner": (lambda v: enqueue(owner=v), [None, "", "x" * MAX_TEXT, "é"], ["x" * 1001, "é" * 1000, "\ud800"]),
+    "owner": (
+        lambda v: enqueue(owner=v),
+        [None, owner_of("é" * 400, 1, 2)],
+        ["", "x", '["i",1]', '["i", 1, 2]', "\ud800"],
+    ),
     "affinity": (lambda v: enqueue(affinity=v), [None, "a"], ["\ud800"]),
     "submitted_by": (lambda v: enqueue(submitted_by=v), [None, "a"], ["\ud800"]),
     "traceparent": (lambda v: enqueue(traceparent=v), [None, "a"], ["\ud800"]),
@@ -146,7 +151,7 @@ def test_a_window_belongs_to_its_hold_and_only_to_it():
 
 
 def test_only_an_activity_may_be_lost_for_ever():
-    assert problem_with(enqueue(max_expiries=None, owner="activity")) is None
+    assert problem_with(enqueue(max_expiries=None, owner=owner_of("i", 1, 2))) is None
 
 
 def test_a_command_without_values_has_no_problem():

@@ -196,6 +196,14 @@ def owned_by(owner: str) -> tuple[str, int, int]:
     return _owned.decode(owner)
 
 
+def is_owner(text: str) -> bool:
+    """Tell whether a text says whose activity a job is."""
+    try:
+        return owner_of(*owned_by(text)) == text
+    except (msgspec.MsgspecError, ValueError):
+        return False
+
+
 def owner_prefix(instance_id: str) -> str:
     """Give what the owners of all activities of an instance begin with, and no others do."""
     return _owner([instance_id]).decode()[:-1] + ","

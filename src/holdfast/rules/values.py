@@ -41,6 +41,7 @@ from holdfast.model.commands import (
 )
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import is_id, is_name
+from holdfast.model.instances import is_owner
 from holdfast.model.jobs import Backoff, KeyHold
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.rules.checks import (
@@ -254,6 +255,13 @@ def name_problems(field: str, name: str) -> Iterator[Problem]:
         yield field, f"{name!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
 
 
+def _owner(owner: str | None) -> Iterator[Problem]:
+    wrong = tuple(check_text("owner", owner, MAX_OWNER))
+    yield from wrong
+    if owner is not None and not wrong and not is_owner(owner):
+        yield "owner", "must name an activity: instance, execution and event, as a JSON list."
+
+
 def new_job_problems(job: NewJob) -> Iterator[Problem]:
     """Check the options of a job."""
     yield from name_problems("job_type", job.job_type)
@@ -276,7 +284,7 @@ def new_job_problems(job: NewJob) -> Iterator[Problem]:
     yield from check_backoff(job.backoff)
     yield from _key(job)
     yield from check_label("limit_key", job.limit_key)
-    yield from check_text("owner", job.owner, MAX_OWNER)
+    yield from _owner(job.owner)
     for field in ("affinity", "submitted_by", "traceparent"):
         yield from check_text(field, getattr(job, field))
     yield from check_tags(job.tags)
