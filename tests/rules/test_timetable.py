@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 import pytest
@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from holdfast.model.schedules import CatchUp, Schedule
 from holdfast.model.times import FIRST, Timestamp, later, parse_timestamp, seconds_between
-from holdfast.rules.timetable import AT_ONCE, Round, after_a_pause, due, local_note, nominal, passes_over, plan
+from holdfast.rules.timetable import (
+    AT_ONCE,
+    Round,
+    after_a_pause,
+    due,
+    how_many,
+    local_note,
+    nominal,
+    passes_over,
+    plan,
+)
 
 BORN = Timestamp("2026-01-01T00:00:00.000000Z")
 
@@ -124,6 +134,29 @@ def test_a_one_off_before_its_start_or_at_its_end_never_fires():
     assert first(schedule(run_at=when, start_at=when), 1) == ["2026-01-05T10:00"]
     assert first(schedule(run_at=when, start_at=later(when, 1)), 1) == []
     assert first(schedule(run_at=when, end_at=when), 1) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    when=st.sampled_from(
+        [
+            {"cron_expression": "*/7 * * * *"},
+            {"cron_expression": "30 2 * * *", "timezone": "Europe/Paris"},
+            {"cron_expression": "0 * * * *", "timezone": "Australia/Lord_Howe", "end_at": at("2026-02-03T00:00:00")},
+            {"interval_s": 4321},
+            {"interval_s": 777, "start_at": at("2026-01-20T10:00:00")},
+            {"run_at": at("2026-01-20T10:00:00")},
+        ]
+    ),
+    since=st.integers(0, 90 * 86_400),
+    length=st.integers(0, 70 * 86_400),
+)
+def test_fires_between_two_times_are_counted_as_if_they_were_walked(when, since, length):
+    made = schedule(**when)
+    begin, end = later(BORN, since), later(BORN, since + length)
+    walked = list(takewhile(lambda fire: fire < end, nominal(made, later(begin, -1e-6))))
+    assert how_many(made, begin, end, 10**9) == len(walked)
+    assert (how_many(made, begin, end, 50) > 50) == (len(walked) > 50)
 
 
 # --- the next one -----------------------------------------------------------------------------------------------------

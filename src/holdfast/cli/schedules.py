@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import click
@@ -32,10 +33,11 @@ from holdfast.model.ids import JobId
 from holdfast.model.payloads import NULL
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import Template
-from holdfast.model.times import Timestamp
+from holdfast.model.times import Timestamp, later
 from holdfast.rules.fires import time_in
-from holdfast.rules.firing import backfill_times
+from holdfast.rules.firing import backfill_size
 from holdfast.rules.schedules import fault_in_itself
+from holdfast.rules.timetable import nominal
 from holdfast.rules.timetable import preview as fires_to_come
 from holdfast.stores.protocol import Store, View
 
@@ -292,7 +294,7 @@ def backfill(*, name: str, since: str, until: str, backfill_id: str | None, yes:
     """Make the jobs of nominal times in [FROM, TO), oldest first; how many is told first."""
     found = _found(name)
     start, end = _moment("FROM", since, found.timezone), _moment("TO", until, found.timezone)
-    times = backfill_times(found, start, end)
+    times = list(islice(nominal(found, later(start, -1e-6)), backfill_size(found, start, end)))
     say(f"{len(times)} fires of {safe(name)} between {start} and {end}")
     chosen = new_id() if backfill_id is None else backfill_id
     if dry_run:

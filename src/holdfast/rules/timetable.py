@@ -144,6 +144,19 @@ def _passed(schedule: Schedule, first: Timestamp, until: Timestamp) -> tuple[int
     return 1 + more, stamp(moment(first) + more * rule)
 
 
+def how_many(schedule: Schedule, since: Timestamp, until: Timestamp, most: int) -> int:
+    """Count the nominal fires in [since, until) without walking them; beyond `most` it stops soon."""
+    total, span_s = 0, 30 * 86_400.0
+    while since < until and total <= most:
+        end = min(until, later(since, span_s))
+        first = next(nominal(schedule, later(since, -1e-6)), None)
+        if first is None:
+            break
+        total += _passed(schedule, first, later(end, -1e-6))[0] if first < end else 0
+        since, span_s = end, span_s * 2
+    return total
+
+
 def _rule_of(schedule: Schedule) -> Cron | timedelta:
     """Give the expression of a schedule, or its interval."""
     if schedule.cron_expression is None:
