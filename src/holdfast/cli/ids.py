@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from holdfast.cli.target import Target
-from holdfast.errors import AmbiguousId, InvalidValue, JobNotFound, NotFound, ScheduleNotFound, TemplateNotFound
+from holdfast.errors import (
+    AmbiguousId,
+    GroupNotFound,
+    InvalidValue,
+    JobNotFound,
+    NotFound,
+    ScheduleNotFound,
+    TemplateNotFound,
+)
+from holdfast.model.groups import Group
 from holdfast.model.jobs import Job
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
@@ -55,6 +64,24 @@ def find_all(view: View, target: Target, words: Iterable[str]) -> list[Job]:
     """Find each of these jobs, before anything is done to one of them."""
     jobs = {job.job_id: job for job in (find(view, target, word) for word in words)}
     return list(jobs.values())
+
+
+def find_group(view: View, target: Target, word: str) -> Group:
+    """Find the group of that id, or the only one whose id begins so. Raises GroupNotFound or AmbiguousId."""
+    if not word:
+        raise InvalidValue("an id must not be empty.", field="id")
+    group = view.get(Group, word)
+    if group is None:
+        found = view.ids_with_prefix(word, CANDIDATES + 1, Group)
+        if len(found) > 1:
+            raise _ambiguous(word, found)
+        group = view.get(Group, found[0]) if found else None
+    if group is None or target.namespace not in (None, group.namespace):
+        where = "" if target.namespace is None else f" in namespace {target.namespace!r}"
+        raise GroupNotFound(
+            f"there is no group {word}{where}. Nothing was changed.", hint="See `holdfast groups ls`.", group_id=word
+        )
+    return group
 
 
 def find_named(view: View, target: Target, kind: type[N], word: str) -> N:

@@ -23,6 +23,7 @@ COMMANDS = {
     "dev": ("holdfast.cli.dev:dev", "Run an application's jobs, and start anew when its files change."),
     "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
     "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
+    "groups": ("holdfast.cli.groups:groups", "Look at jobs that belong together, cancel them."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
     "schedules": ("holdfast.cli.schedules:schedules", "Look at what runs by the clock, make it, change it."),

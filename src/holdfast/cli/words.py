@@ -36,6 +36,7 @@ STUCK = Look("⚠", "!", *_WARN)
 RUNNING = Look("▶", ">", *_BUSY)
 COMPLETED = Look("✓", "+", *_GOOD)
 FAILED = Look("✕", "x", *_BAD)
+PARTIAL = Look("◐", "%", *_WARN)
 DEAD = Look("†", "X", *_BAD)
 CANCELLED = Look("⊘", "-", *_CALM)
 SKIPPED = Look("»", "/", *_CALM)
@@ -46,6 +47,7 @@ _BY_STATUS = {
     "RUNNING": RUNNING,
     "COMPLETED": COMPLETED,
     "FAILED": FAILED,
+    "PARTIAL": PARTIAL,
     "DEAD": DEAD,
     "CANCELLED": CANCELLED,
     "SKIPPED": SKIPPED,
@@ -56,6 +58,7 @@ _BY_REASON = {
     "dispatch_paused": HELD,
     "queue_paused": HELD,
     "delayed": DELAYED,
+    "group_wait": HELD,
     "overlap_wait": HELD,
     "key_limit": HELD,
     "queue_limit": HELD,

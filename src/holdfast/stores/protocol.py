@@ -12,7 +12,6 @@ import msgspec
 from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
-from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
@@ -127,8 +126,8 @@ class View(State, Protocol):
         """Give the matching groups, newest first (created_at, then id, descending)."""
         ...
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order; of every namespace."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order; of every namespace."""
         ...
 
     def counts(self) -> Sequence[QueueCount]:

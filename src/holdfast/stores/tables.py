@@ -560,10 +560,10 @@ class Tables:
         found = (cast("Group", table[key]) for key in self._side.groups(query.namespace, query.before))
         return list(islice((group for group in found if query.status in (None, group.status)), query.limit))
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order."""
         # Asked by people, a few times an hour: passing all keys is cheaper than an index that every new job pays for.
-        return nsmallest(limit, (JobId(job_id) for job_id in self.records[Job] if job_id.startswith(prefix)))
+        return nsmallest(limit, (found for found in self.records[kind] if found.startswith(prefix)))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""

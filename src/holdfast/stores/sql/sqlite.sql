@@ -719,6 +719,10 @@ ORDER BY coalesce(finished_at, created_at), group_id;
 -- When the first group ended, or was made without members.
 SELECT min(coalesce(finished_at, created_at)) FROM job_groups WHERE finished_at IS NOT NULL OR members = 0;
 
+-- name: group_ids_from
+-- Ids of groups from a text on, in order; those that begin with it come first.
+SELECT group_id FROM job_groups WHERE group_id >= ? ORDER BY group_id LIMIT ?;
+
 -- name: groups_of_namespace
 -- The groups of one namespace, newest first, below a place.
 SELECT {job_groups} FROM job_groups

@@ -307,11 +307,12 @@ class Lookups:
         }
         return list(self._walk(GROUPS, SQL["groups_of_namespace"], values))
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order."""
         self._settle()
-        ids = (row[0] for row in self._db.execute(SQL["ids_from"], (prefix, limit)))
-        return list(takewhile(lambda job_id: job_id.startswith(prefix), ids))
+        sql = SQL["ids_from"] if kind is Job else SQL["group_ids_from"]
+        ids: Iterator[str] = (row[0] for row in self._db.execute(sql, (prefix, limit)))
+        return list(takewhile(lambda found: found.startswith(prefix), ids))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""
