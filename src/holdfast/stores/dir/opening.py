@@ -263,6 +263,9 @@ class Opening:
                 file=f"{self._root}/data/{INTENT}/{open_ones[-1].name}.json",
                 reason="a gap in the numbers",
             )
+        if lost and open_ones:
+            # The events just before it left no record that tells their number.
+            applied = max(applied, open_ones[0].first - 1)
         if end is not None and end.is_torn:
             self._cut(following, end, open_ones)
         # What a process that died wrote may be in the cache only: nothing may rest on it before it is durable.
@@ -343,7 +346,7 @@ class Opening:
     def _load_records(self) -> None:
         for kind, folder in kinds.FOLDERS.items():
             self.tables.load(kind, self._records(kind, folder))
-        for folder in ("", INTENT, FEED, QUARANTINE):
+        for folder in ("", "tasks", "queues", INTENT, FEED, QUARANTINE):
             self._sweep(folder, self._fs.listdir(folder) if not folder or self._is_there(folder) else [])
 
     def _records(self, kind: type[Record], folder: str) -> Iterator[Record]:
