@@ -198,6 +198,16 @@ def test_declaring_again_edits_what_differs_and_does_not_resume(world):
     assert the(world, "never-used") is None
 
 
+def test_a_schedule_of_code_is_renamed_in_the_code(world):
+    world.do(put(source="code"))
+    # Renamed here, it would fire beside the one that the next start makes under the old name.
+    assert world.refused(update(name="other")) == "invalid_operation"
+    world.do(update(queue="slow"))
+    world.do(put("mine"))
+    world.do(c.UpdateSchedule(schedule_id="mine", changes=ScheduleChanges(name="other")))
+    assert the(world, "mine").name == "other"
+
+
 def test_a_one_off_that_is_over_goes_on_with_a_new_time(world):
     world.do(put(run_at=later(START, 60)))
     world.wait(60)

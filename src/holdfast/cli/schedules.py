@@ -109,6 +109,11 @@ def _found(word: str) -> Schedule:
         return find_named(view, place, Schedule, word)
 
 
+def _until_the_next_start(schedule: Schedule) -> str:
+    """Say who has the last word."""
+    return ", until the application starts again: its code declares it" if schedule.source == "code" else ""
+
+
 def _template(word: str) -> str:
     place = target()
     with place.look() as view:
@@ -263,7 +268,7 @@ def update(
     command = UpdateSchedule(
         schedule_id=found.schedule_id, changes=ScheduleChanges(**fields), version=version, actor=actor()
     )
-    send(command, f"schedule {safe(name)} is changed", dry_run=dry_run)
+    send(command, f"schedule {safe(name)} is changed{_until_the_next_start(found)}", dry_run=dry_run)
 
 
 @schedules.command()
@@ -348,4 +353,4 @@ def rm(*, name: str, yes: bool, dry_run: bool) -> None:
     if not dry_run:
         confirm("Remove", [found.name], yes=yes, noun="schedule")
     command = DeleteSchedule(schedule_id=found.schedule_id, actor=actor())
-    send(command, f"schedule {safe(name)} is gone", dry_run=dry_run)
+    send(command, f"schedule {safe(name)} is gone{_until_the_next_start(found)}", dry_run=dry_run)

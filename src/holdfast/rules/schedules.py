@@ -204,6 +204,9 @@ def _edit(
     if edited == schedule:
         return answer(Saved(id=schedule.schedule_id, version=schedule.version))
     if edited.name != schedule.name:
+        if schedule.source == "code":
+            message = f"schedule {schedule.name} is declared in code, which would make it again. Nothing was changed."
+            return deny(InvalidOperation, message, hint="Rename it there.", schedule_id=schedule.schedule_id)
         other = state.by_name(Schedule, schedule.namespace, edited.name)
         if other is not None:
             return _taken(other)
