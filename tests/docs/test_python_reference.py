@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate, AioWebhook
+from holdfast.app.aiogroups import AioGroup
 from holdfast.app.artifacts import Artifact
 from holdfast.app.options import Changes, Options, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
@@ -43,6 +44,7 @@ def public(*kinds):
         ("Job", (holdfast.Job, AioJob, Artifact)),
         ("Queue, dispatch", (Queue, AioQueue, Dispatch, AioDispatch)),
         ("Schedule, template", (Schedule, AioSchedule, Template, AioTemplate)),
+        ("Group", (holdfast.Group, AioGroup)),
         ("Webhook", (Webhook, AioWebhook)),
         ("Inside a handler", (Context, ShellResult)),
         ("Worker", (Worker,)),
