@@ -231,6 +231,12 @@ def test_a_latest_that_lies_beyond_its_window_is_only_counted():
     assert due(made, THREE_DAYS) == Round((), 3, at("2026-01-04T00:00:00"))
 
 
+@pytest.mark.parametrize("catch_up", list(CatchUp))
+def test_a_fire_within_its_grace_is_on_time_after_an_outage_too_however_short_the_window(catch_up):
+    made = planned(schedule(cron_expression="0 * * * *", catch_up=catch_up, catch_up_window_s=10, grace_s=60))
+    assert due(made, at("2026-01-01T05:00:30")) == Round((at("2026-01-01T05:00:00"),), 4, at("2026-01-01T05:00:00"))
+
+
 def test_a_year_forward_is_one_decision():
     made = planned(schedule(cron_expression="0 3 * * *"))
     found = due(made, at("2027-01-01T00:00:00"))

@@ -167,13 +167,13 @@ def _rule_of(schedule: Schedule) -> Cron | timedelta:
 
 
 def _oldest(schedule: Schedule, now: Timestamp) -> Timestamp:
-    """Give the oldest time that is made up for."""
-    if schedule.catch_up is CatchUp.NONE:
-        return later(now, -schedule.grace_s)
+    """Give the oldest time that is made up for. What is within its grace is on time, whatever the window."""
     window_s = schedule.catch_up_window_s
-    if window_s is None and schedule.catch_up is CatchUp.ALL:
-        window_s = WINDOW_S
-    return FIRST if window_s is None else later(now, -window_s)
+    if schedule.catch_up is CatchUp.NONE:
+        window_s = 0.0
+    elif window_s is None:
+        window_s = WINDOW_S if schedule.catch_up is CatchUp.ALL else None
+    return FIRST if window_s is None else later(now, -max(window_s, schedule.grace_s))
 
 
 def after_a_pause(schedule: Schedule, now: Timestamp) -> Timestamp:
