@@ -34,9 +34,9 @@ from holdfast.model.payloads import NULL
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp, later
+from holdfast.rules.definitions import fault_in_itself
 from holdfast.rules.fires import time_in
 from holdfast.rules.firing import backfill_size
-from holdfast.rules.schedules import fault_in_itself
 from holdfast.rules.timetable import nominal
 from holdfast.rules.timetable import preview as fires_to_come
 from holdfast.stores.protocol import Store, View
