@@ -286,7 +286,11 @@ def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
         (AioSchedule, Schedule, {"aio"}),
         (AioTemplate, Template, {"aio"}),
         (AioGroup, Group, {"app", "id", "created", "aio"}),
-        (AioReservation, Reservation, {"acquire", "go_inside", "go_outside", "when_idle", "is_of", "aio"}),
+        (
+            AioReservation,
+            Reservation,
+            {"acquire", "go_inside", "go_outside", "when_idle", "is_of", "demand_not_in_the_way", "aio"},
+        ),
     ],
 )
 def test_everything_that_asks_the_store_can_be_awaited(twin, of, here_only):

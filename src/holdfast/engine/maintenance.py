@@ -72,7 +72,7 @@ def recover(engine: Engine) -> Report:
     ended = 0
     if not engine.store.promises.many_processes:
         ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
-    return Report(ended_sessions=ended, expired=_expire(engine), adopted=adopt(engine))
+    return Report(ended_sessions=ended, expired=end_lapsed(engine), adopted=adopt(engine))
 
 
 def end_dead_sessions(engine: Engine) -> int:
@@ -85,7 +85,7 @@ def end_dead_sessions(engine: Engine) -> int:
 
 def tick(engine: Engine, retention: Retention | None = None) -> Report:
     """End what has lapsed, fire what is due, and remove what is old."""
-    expired = _expire(engine)
+    expired = end_lapsed(engine)
     fired, missed, more = fire_due(engine)
     kept = retention or Retention()
     sweep = Prune(retention=kept, limit=LIMIT)
@@ -110,7 +110,8 @@ def next_of(view: View, lanes: Iterable[Lane]) -> Timestamp | None:
     return min((when for lane in lanes if (when := view.next_due(lane)) is not None), default=None)
 
 
-def _expire(engine: Engine) -> int:
+def end_lapsed(engine: Engine) -> int:
+    """End what time has ended, and nothing else; give how much that was."""
     reading = engine.look()
     if engine.stepped_back:
         engine.stepped_back = False
