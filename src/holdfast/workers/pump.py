@@ -364,6 +364,7 @@ class Pump:
         more = tick(self._engine, self._retention).more
         # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
         self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
+        self._hope = self._hope or more
         self._looked = False
         return True
 
