@@ -719,6 +719,17 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
         "counts": list(view.counts()),
         "due": {lane: [_name(row) for row in view.due(lane, FOREVER)] for lane in Lane},
         "next due": {lane: view.next_due(lane) for lane in Lane},
+        "ended": [
+            (queue, [job.job_id for job in view.ended(*queue, failed=failed, until=FOREVER)])
+            for queue in view.ended_queues()
+            for failed in (False, True)
+        ],
+        "ended beyond": [
+            view.ended_beyond(*queue, failed=failed, keep=keep)
+            for queue in view.ended_queues()
+            for failed in (False, True)
+            for keep in (0, 2)
+        ],
         "ready": [
             [job.job_id for job in view.ready(namespace, ("default", "other"), None, now)] for namespace in ("", "x")
         ],

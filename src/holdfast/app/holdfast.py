@@ -26,15 +26,17 @@ from holdfast.app.waiting import Wait
 from holdfast.app.webhooks import Webhook, WebhookOptions
 from holdfast.clock import Clock
 from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound
-from holdfast.model.commands import Retention
+from holdfast.model.commands import Prune, Retention
 from holdfast.model.groups import GroupStatus
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.schedules import Schedule as ScheduleRecord
+from holdfast.model.shapes import misfit
 from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.webhooks import Webhook as WebhookRecord
 from holdfast.model.workers import WorkerInfo
 from holdfast.rules.addresses import parse_networks
+from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
@@ -67,7 +69,7 @@ class Holdfast(HasTasks):
         retention: Retention | None = None,
         webhook_allow: Sequence[str] = (),
     ) -> None:
-        """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none.
+        """Name the store; it is opened when it is first needed. Raises InvalidValue for what is no URL or no retention.
 
         With `durability="relaxed"`, where the store has it, an answer may leave up to 10 ms before it is on the disk.
         Webhooks go to public addresses, and to the networks of `webhook_allow`, such as `10.0.0.0/8`.
@@ -75,7 +77,7 @@ class Holdfast(HasTasks):
         if durability != "sync":
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
         super().__init__(url, namespace=namespace, clock=clock)
-        self.retention = retention or Retention()
+        self.retention = _checked(retention or Retention())
         #: Networks that are not public and may be told of ended runs all the same.
         self.webhook_allow = _networks(webhook_allow)
         self._lookout: Lookout | None = None
@@ -347,6 +349,18 @@ def _networks(texts: Sequence[str]) -> tuple[str, ...]:
         raise InvalidValue(message, hint=f"Write [{texts!r:.80}].", field="webhook_allow")
     parse_networks(texts)
     return tuple(texts)
+
+
+def _checked(retention: Retention) -> Retention:
+    """Give it, if it is one. Raises InvalidValue: a worker would find out only when it first looks for what is old."""
+    sweep = Prune(retention=retention)
+    field = misfit(sweep)
+    if field is not None:
+        raise InvalidValue(f"retention: {field} is not of the type this field takes.", field=field)
+    refusal = problem_with(sweep)
+    if refusal is not None:
+        raise refusal.error()
+    return retention
 
 
 def _status(name: str) -> JobStatus:

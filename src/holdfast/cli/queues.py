@@ -22,7 +22,8 @@ from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import JobStatus
-from holdfast.model.records import Queue
+from holdfast.model.records import Queue, pair
+from holdfast.model.retention import Retention
 from holdfast.stores.protocol import Store, View
 
 #: Jobs at the head of a queue that `show` lists.
@@ -41,6 +42,8 @@ class QueueRow(msgspec.Struct, frozen=True):
     rate_period_s: float | None
     rate_scope: str
     aging_s: float | None
+    #: How its ended jobs are kept; None as the store keeps them.
+    retention: Retention | None
     #: Status → how many jobs; each status is there.
     counts: dict[str, int]
 
@@ -88,6 +91,19 @@ def _limits(row: QueueRow) -> Iterator[str]:
         yield f"{row.rate_count} in {row.rate_period_s:g} s{' for each key' if row.rate_scope == 'key' else ''}"
     if row.aging_s is not None:
         yield f"ages in {row.aging_s:g} s"
+    if row.retention is not None:
+        yield from _kept(row.retention)
+
+
+def _kept(retention: Retention) -> Iterator[str]:
+    """Say how long and how many of its ended jobs a queue keeps."""
+    for what, seconds, most in (
+        ("done", retention.done_s, retention.done_max),
+        ("failed", retention.failed_s, retention.failed_max),
+    ):
+        parts = ([] if most is None else [f"{most}"]) + ([] if seconds is None else [f"for {seconds:g} s"])
+        if parts:
+            yield f"keeps {what} jobs: {' '.join(parts)}"
 
 
 @click.group()
@@ -178,10 +194,7 @@ def limit(
     *, name: str, max_running: Any, rate: Any, rate_scope: Literal["queue", "key"] | None, aging: Any, dry_run: bool
 ) -> None:
     """Set limits of a queue, or with `none` take them away; what is not named stays, and what runs goes on."""
-    typed = {"max_running": max_running, "rate": rate, "rate_scope": rate_scope, "aging_s": aging}
-    given: dict[str, Any] = {
-        field: None if value == OrNone.WORD else value for field, value in typed.items() if value is not None
-    }
+    given = _given(max_running=max_running, rate=rate, rate_scope=rate_scope, aging_s=aging)
     if "rate" in given:
         given["rate_count"], given["rate_period_s"] = given.pop("rate") or (None, None)
     changes = QueueChanges(**given)
@@ -190,6 +203,39 @@ def limit(
         f"queue {safe(name)} has new limits",
         dry_run=dry_run,
     )
+
+
+@queues.command()
+@click.argument("name")
+@click.option("--done", "done_s", type=OrNone(Duration()), help="How long COMPLETED and CANCELLED jobs stay, as 7d.")
+@click.option("--failed", "failed_s", type=OrNone(Duration()), help="How long FAILED and DEAD jobs stay, as 30d.")
+@click.option("--done-max", type=OrNone(click.INT), help="How many COMPLETED and CANCELLED jobs stay, the newest.")
+@click.option("--failed-max", type=OrNone(click.INT), help="How many FAILED and DEAD jobs stay, the newest.")
+@dry_run_option
+@store_options
+def keep(*, name: str, dry_run: bool, **kept: Any) -> None:
+    """Say how long, and how many of, a queue's ended jobs stay; with `none` as the store keeps them.
+
+    What is not named stays as it is. Workers remove the rest.
+    """
+    given = _given(**kept)
+    place = target()
+    with place.look() as view:
+        queue = view.get(Queue, pair(place.name, name)) or Queue(place.name, name)
+    retention: Retention | None = msgspec.structs.replace(queue.retention or Retention(), **given)
+    if retention == Retention():
+        retention = None
+    changes = QueueChanges(retention=retention) if given else QueueChanges()
+    send(
+        SetQueue(queue=name, namespace=place.name, changes=changes, actor=actor()),
+        f"queue {safe(name)} keeps its jobs so",
+        dry_run=dry_run,
+    )
+
+
+def _given(**typed: Any) -> dict[str, Any]:
+    """Give the settings that were named; `none` takes one away."""
+    return {field: None if value == OrNone.WORD else value for field, value in typed.items() if value is not None}
 
 
 @queues.command()

@@ -21,8 +21,8 @@ from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Rete
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
-from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.reservations import local_holders
+from holdfast.rules.retention import FEED_S, LOGS_S, has_old
 from holdfast.rules.state import Lane
 from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import View
@@ -34,10 +34,6 @@ LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION)
 TICKING = (*LAPSING, Lane.SCHEDULE)
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
-#: How long events are kept for the feed, in seconds.
-FEED_S = 7 * 86_400
-#: How long the lines of runs are kept, in seconds.
-LOGS_S = 7 * 86_400
 #: A blob that nobody names is kept so long, for whoever is about to. Seconds.
 ORPHAN_S = 86_400
 #: Seconds between two looks for such blobs.
@@ -93,9 +89,11 @@ def tick(engine: Engine, retention: Retention | None = None) -> Report:
     if refusal is not None:
         raise refusal.error()
     now = engine.look().now
-    pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
-    trimmed = _trim(engine, later(now, -FEED_S))
-    swept = _sweep(engine, now)
+    with engine.read() as view:
+        is_due, seq = has_old(view, kept, now), view.seq
+    pruned = _all(engine, sweep) if is_due else 0
+    trimmed = _trim(engine, later(now, -(FEED_S if kept.feed_s is None else kept.feed_s)), _beyond(kept.feed_max, seq))
+    swept = _sweep(engine, kept, now)
     return Report(expired=expired, fired=fired, missed=missed, more=more, pruned=pruned, trimmed=trimmed, swept=swept)
 
 
@@ -143,30 +141,21 @@ def _watch_far_leases(engine: Engine, reading: Reading) -> None:
                 engine.watch.limit(job.job_id, job.token, reading.monotonic + job.lease_s)
 
 
-def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
-    limits = {
-        Lane.DONE: later(now, -kept.done_s),
-        Lane.FAILED: later(now, -kept.failed_s),
-        Lane.GROUP: later(now, -min(kept.done_s, kept.failed_s)),
-        Lane.COMMAND: later(now, -REMEMBER_S),
-        Lane.KEY: now,
-        Lane.RESERVED: later(now, -kept.reservations_s),
-        Lane.DELIVERED: later(now, -kept.deliveries_s),
-    }
-    with engine.read() as view:
-        return any((when := view.next_due(lane)) is not None and when <= limit for lane, limit in limits.items())
+def _beyond(most: int | None, seq: int) -> int:
+    """Give the number of the newest event beyond so many newest."""
+    return 0 if most is None else seq - most
 
 
-def _trim(engine: Engine, before: Timestamp) -> int:
+def _trim(engine: Engine, before: Timestamp, upto: int) -> int:
     """Drop old events until none is left: a busy store makes more of them in a minute than one step takes."""
-    total = step = engine.store.trim(before, LIMIT)
-    while step == LIMIT:
-        step = engine.store.trim(before, LIMIT)
+    total = step = engine.store.trim(before, LIMIT, upto=upto)
+    while step >= LIMIT:
+        step = engine.store.trim(before, LIMIT, upto=upto)
         total += step
     return total
 
 
-def _sweep(engine: Engine, now: Timestamp) -> int:
+def _sweep(engine: Engine, kept: Retention, now: Timestamp) -> int:
     """Once an hour, forget old lines and blobs that no record names. If they stay for longer, work goes on."""
     reading = engine.look()
     if reading.monotonic < engine.next_sweep:
@@ -174,7 +163,7 @@ def _sweep(engine: Engine, now: Timestamp) -> int:
     engine.next_sweep = reading.monotonic + SWEEP_EVERY_S
     store = engine.store
     try:
-        lines = _repeat(store.logs.sweep, later(now, -LOGS_S))
+        lines = _repeat(store.logs.sweep, later(now, -(LOGS_S if kept.logs_s is None else kept.logs_s)))
         return lines + _repeat(store.blobs.sweep, _unclaimed_before(engine, now))
     except StoreFailed as problem:
         log.warning("store.not_swept", extra={"error": problem.message})

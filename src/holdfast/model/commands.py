@@ -14,6 +14,7 @@ from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.payloads import NULL
+from holdfast.model.retention import Retention as Retention  # noqa: PLC0414 - part of a command, and found with it
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.times import Timestamp
@@ -510,23 +511,12 @@ class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
     limit: int = 500
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """How long ended jobs are kept, in seconds."""
-
-    #: COMPLETED and CANCELLED.
-    done_s: float = 7 * 86_400
-    #: FAILED and DEAD.
-    failed_s: float = 30 * 86_400
-    #: Deliveries of webhooks that have ended.
-    deliveries_s: float = 7 * 86_400
-    #: Reservations that are over.
-    reservations_s: float = 7 * 86_400
-
-
 class Prune(Order, frozen=True, kw_only=True, tag="prune"):
     """Remove what retention no longer keeps. Sent by the tick."""
 
+    #: The store's own; a queue may have another.
     retention: Retention = Retention()
+    #: Rows that one commit removes, unless a chain or a group has more.
     limit: int = 500
 
 

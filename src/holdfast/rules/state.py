@@ -33,10 +33,6 @@ class Lane(StrEnum):
     TTL = "ttl"
     #: QUEUED jobs by `not_before`, without those that wait for others of their group.
     DELAYED = "delayed"
-    #: COMPLETED and CANCELLED jobs that belong to no group, by their end.
-    DONE = "done"
-    #: FAILED and DEAD jobs that belong to no group, by their end.
-    FAILED = "failed"
     #: Remembered commands by the time they were done.
     COMMAND = "command"
     #: Held keys by the end of their window.
@@ -184,6 +180,23 @@ class State(Protocol):
 
     def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
         """Walk the records of a lane whose time is at or before `until`, earliest first, then by id. Lazy."""
+        ...
+
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        ...
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue whose end is at or before `until`, earliest first, then by id.
+
+        - With `failed` the FAILED and DEAD ones, otherwise the COMPLETED and CANCELLED ones.
+        - What belongs to a group is left out.
+        - Lazy.
+        """
+        ...
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> tuple[Timestamp, str] | None:
+        """Give the end and the id of the newest such job beyond the `keep` newest, or None if there are no more."""
         ...
 
     def local_leases(self) -> Iterator[Job]:

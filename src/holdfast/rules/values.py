@@ -43,6 +43,7 @@ from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.ids import is_id, is_name
 from holdfast.model.jobs import Backoff, KeyHold
 from holdfast.model.outcomes import Refusal, refuse
+from holdfast.model.retention import OF_THE_STORE, Retention
 from holdfast.rules.checks import (
     MAX_DURATION_S,
     Problem,
@@ -69,6 +70,8 @@ MAX_SWEEP = 10_000
 #: Deliveries that one command claims.
 MAX_CLAIMS = 100
 MAX_PLACES = 1_000_000
+#: The most ended jobs, or events, that a number can ask to keep.
+MAX_KEPT = 1_000_000_000
 #: The longest period of a rate in seconds, 31 days: its runs are kept as long, whatever retention says.
 MAX_PERIOD_S = 31 * 86_400
 
@@ -143,10 +146,7 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from check_between("limit", limit, 1, MAX_SWEEP)
         case Prune(retention=retention, limit=limit):
             yield from check_between("limit", limit, 1, MAX_SWEEP)
-            yield from check_between("retention.done_s", retention.done_s, 0, math.inf)
-            yield from check_between("retention.failed_s", retention.failed_s, 0, math.inf)
-            yield from check_between("retention.deliveries_s", retention.deliveries_s, 0, math.inf)
-            yield from check_between("retention.reservations_s", retention.reservations_s, 0, math.inf)
+            yield from retention_problems(retention, math.inf)
         case _:
             return
 
@@ -331,6 +331,18 @@ def _changes(changes: JobChanges) -> Iterator[Problem]:
         yield from check_tags(changes.tags)
 
 
+def retention_problems(retention: Retention, longest_s: float = MAX_DURATION_S) -> Iterator[Problem]:
+    """Check how ended work is kept."""
+    for field in ("done_s", "failed_s", "logs_s", "deliveries_s", "reservations_s", "feed_s"):
+        seconds = getattr(retention, field)
+        if seconds is not None:
+            yield from check_between(f"retention.{field}", seconds, 0, longest_s)
+    for field in ("done_max", "failed_max", "feed_max"):
+        most = getattr(retention, field)
+        if most is not None:
+            yield from check_between(f"retention.{field}", most, 0, MAX_KEPT)
+
+
 def _settings(changes: QueueChanges) -> Iterator[Problem]:
     given = changes.given()
     if not given:
@@ -343,6 +355,11 @@ def _settings(changes: QueueChanges) -> Iterator[Problem]:
         yield from check_between("rate_period_s", changes.rate_period_s, 0.001, MAX_PERIOD_S)
     if isinstance(changes.aging_s, int | float):
         yield from check_between("aging_s", changes.aging_s, 0.001, MAX_DURATION_S)
+    if isinstance(changes.retention, Retention):
+        yield from retention_problems(changes.retention)
+        for field in OF_THE_STORE:
+            if getattr(changes.retention, field) is not None:
+                yield f"retention.{field}", "is for the store as a whole, not for a queue"
     pair = (given.get("rate_count", msgspec.UNSET), given.get("rate_period_s", msgspec.UNSET))
     if len({msgspec.UNSET if part is msgspec.UNSET else part is None for part in pair}) > 1:
         yield "rate_period_s", "a rate is a number of starts and a period: set both, or take both away"

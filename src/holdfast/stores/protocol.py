@@ -213,8 +213,12 @@ class Store(Protocol):
         """Return True as soon as an event above `after` is durable, False when `timeout` seconds have passed."""
         ...
 
-    def trim(self, before: Timestamp, limit: int) -> int:
-        """Forget events older than `before` that nothing needs any more; return how many (at most `limit`)."""
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
+        """Forget events older than `before`, or numbered up to `upto`, that nothing needs any more.
+
+        - Returns how many, at most `limit`.
+        - A store whose log is also its feed may keep more.
+        """
         ...
 
     def check(self) -> list[Finding]:

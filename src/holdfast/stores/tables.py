@@ -24,6 +24,7 @@ from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
 from holdfast.stores.beside.naming import named_by
+from holdfast.stores.ended import EndedJobs
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sidelines import Sidelines
@@ -56,6 +57,7 @@ class Tables:
         #: Jobs with a `not_before` that are among the ready ones all the same.
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
+        self._ended = EndedJobs()
         #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
         #: Who has which status; the QUEUED ones stand in their queues already, and so do the RUNNING ones.
@@ -122,6 +124,7 @@ class Tables:
             jobs = cast("Iterable[Job]", records)
             table.update({job.job_id: job for job in jobs})
             self._index_jobs(table.values())
+            self._ended.fill(table.values())
             return
         for record in records:
             self.put(kind, key_of(record), record)
@@ -189,6 +192,7 @@ class Tables:
             _place_of(lane, (job.namespace, job.queue)).add(place(job))
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].add((when, job.job_id))
+        self._ended.add(job)
         self._count(job, 1)
 
     def _take_out(self, job: Job) -> None:
@@ -201,6 +205,7 @@ class Tables:
             self._waiting.discard(job.job_id)
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].discard((when, job.job_id))
+        self._ended.discard(job)
         self._count(job, -1)
 
     def _must_wait(self, job: Job) -> bool:
@@ -510,6 +515,18 @@ class Tables:
                 return
             yield table[key]
 
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        return self._ended.queues()
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue, earliest end first."""
+        return (self._job(job_id) for job_id in self._ended.walk((namespace, queue, failed), until))
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> DueKey | None:
+        """Give the end and the id of the newest ended job beyond the `keep` newest, or None."""
+        return self._ended.beyond((namespace, queue, failed), keep)
+
     def next_due(self, lane: Lane) -> Timestamp | None:
         """Give the earliest time of a lane, or None."""
         first = next(self._due[lane].walk(), None)
@@ -629,7 +646,4 @@ def _dues(job: Job, *, waits: bool) -> Sequence[tuple[Lane, Timestamp]]:
         return [(lane, when) for lane, when in times if when is not None]
     if job.lease_expires_at is not None:
         return ((Lane.LEASE, job.lease_expires_at),)
-    if job.finished_at is None or job.group_id is not None:
-        return ()
-    lasting = job.status is JobStatus.FAILED or job.status is JobStatus.DEAD
-    return ((Lane.FAILED if lasting else Lane.DONE, job.finished_at),)
+    return ()

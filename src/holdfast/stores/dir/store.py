@@ -363,12 +363,12 @@ class DirStore:
 
     # --- looking after files ------------------------------------------------------------------------------------------
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Forget the oldest file of the feed, if all in it is older; whole files only, never the newest."""
         del limit
         with self._lock, telling(self._path, "shortening the feed"):
             self._demand_writable()
-            return self._feed.trim(before)
+            return self._feed.trim(before, upto)
 
     def check(self) -> list[Finding]:
         """Read every file and compare it with what is known; list what is wrong."""

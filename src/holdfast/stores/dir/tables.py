@@ -14,7 +14,6 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Key, Record, key_of
 from holdfast.model.times import Timestamp
-from holdfast.rules.state import Lane
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.names import name_of
@@ -30,8 +29,6 @@ NARROW = frozenset(
     | {"schedules_of", "queued", "band", "bands", "edge", "beside", "reservation", "direct", "webhooks"}
     | {"begin", "add", "replay", "undo", "changed"}
 )
-#: Lanes of ended jobs.
-_WIDE_LANES = frozenset({Lane.DONE, Lane.FAILED})
 
 
 def _reading_all_first(tables: T) -> T:
@@ -133,18 +130,6 @@ class DirTables(BatchTables):
             if job is None or (job.has_ended and job.seq <= self.opened_at):
                 self.read_all()
         return super().successors(job_id)
-
-    def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
-        """Walk the records of a lane whose time is at or before `until`, earliest first, then by id."""
-        if lane in _WIDE_LANES:
-            self.read_all()
-        return super().due(lane, until)
-
-    def next_due(self, lane: Lane) -> Timestamp | None:
-        """Give the earliest time of a lane, or None."""
-        if lane in _WIDE_LANES:
-            self.read_all()
-        return super().next_due(lane)
 
     def ready(
         self,

@@ -63,9 +63,10 @@ CREATE INDEX ix_jobs_delayed ON jobs(not_before, job_id) WHERE status = 'QUEUED'
 -- Whose turn it is.
 CREATE INDEX ix_jobs_turn ON jobs(group_id, sequence_number)
   WHERE (status = 'QUEUED' OR status = 'RUNNING') AND sequence_number IS NOT NULL;
--- The jobs of a group go with it.
+-- Each queue may be kept by a rule of its own, so ended jobs are walked queue by queue. What failed stays longer, and
+-- must not stand in the way of the rest; what belongs to a group goes with it.
 DROP INDEX ix_jobs_ended;
-CREATE INDEX ix_jobs_ended ON jobs(status IN ('FAILED', 'DEAD'), finished_at, job_id)
+CREATE INDEX ix_jobs_ended ON jobs(namespace, queue, status IN ('FAILED', 'DEAD'), finished_at, job_id)
   WHERE finished_at IS NOT NULL AND group_id IS NULL;
 
 CREATE TABLE webhooks (

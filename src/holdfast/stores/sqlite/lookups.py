@@ -42,8 +42,6 @@ _DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.LEASE: (JOBS, SQL["due_leases"], SQL["next_lease"]),
     Lane.TTL: (JOBS, SQL["due_ttl"], SQL["next_ttl"]),
     Lane.DELAYED: (JOBS, SQL["due_delayed"], SQL["next_delayed"]),
-    Lane.DONE: (JOBS, SQL["due_done"], SQL["next_done"]),
-    Lane.FAILED: (JOBS, SQL["due_failed"], SQL["next_failed"]),
     Lane.COMMAND: (COMMANDS, SQL["due_commands"], SQL["next_command"]),
     Lane.KEY: (HELD_KEYS, SQL["due_keys"], SQL["next_key"]),
     Lane.SCHEDULE: (SCHEDULES, SQL["due_schedules"], SQL["next_schedule"]),
@@ -268,6 +266,27 @@ class Lookups:
         """Give the earliest time of a lane, or None."""
         self._settle()
         return cast("Timestamp | None", self._db.execute(_DUE[lane][2]).fetchone()[0])
+
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        self._settle()
+        found: list[tuple[str, str]] = []
+        at = ("", "")
+        while (row := self._db.execute(SQL["next_ended_queue"], at).fetchone()) is not None:
+            at = (row[0], row[1])
+            found.append(at)
+        return found
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue, earliest end first."""
+        sql = SQL["ended_failed"] if failed else SQL["ended_done"]
+        return self._walk(JOBS, sql, (namespace, queue, until))
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> tuple[Timestamp, str] | None:
+        """Give the end and the id of the newest ended job beyond the `keep` newest, or None."""
+        self._settle()
+        sql = SQL["failed_beyond"] if failed else SQL["done_beyond"]
+        return cast("tuple[Timestamp, str] | None", self._db.execute(sql, (namespace, queue, keep)).fetchone())
 
     # --- what people ask for ----------------------------------------------------------------------------------------
 
