@@ -778,6 +778,7 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
             )
             for name in GROUPS
         },
+        "live groups": [group.group_id for group in view.live_groups()],
         "groups": [
             [group.group_id for group in view.groups(GroupQuery(status=status, limit=2))]
             for status in (None, *GroupStatus)

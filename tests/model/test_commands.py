@@ -91,6 +91,7 @@ EVERY = [
         callback=c.NewJob(job_id="z", job_type="t", params=RAW),
     ),
     c.CancelGroup(group_id="g", running=True, reason="r"),
+    c.MendGroups(limit=7),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),

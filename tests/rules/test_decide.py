@@ -209,6 +209,7 @@ ELSEWHERE = {
     *DELIVERING,
     c.CreateGroup,
     c.CancelGroup,
+    c.MendGroups,
     c.Fire,
     c.Trigger,
     c.Backfill,

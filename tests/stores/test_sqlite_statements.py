@@ -43,6 +43,7 @@ SEARCHES = {
     "update_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "group": ["sqlite_autoindex_job_groups_1 (group_id=?)"],
     "group_ids_from": ["sqlite_autoindex_job_groups_1 (group_id>?)"],
+    "live_groups": ["ix_groups_live"],
     "members": ["ix_jobs_group (group_id=?"],
     "turn_of": ["ix_jobs_turn (group_id=?"],
     "pass_turn": ["ix_jobs_turn (group_id=?", "INTEGER PRIMARY KEY (rowid=?)"],

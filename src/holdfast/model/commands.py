@@ -469,6 +469,12 @@ class CancelGroup(Order, frozen=True, kw_only=True, tag="cancel_group"):
     reason: str = ""
 
 
+class MendGroups(Order, frozen=True, kw_only=True, tag="mend_groups"):
+    """Skip what a failure should have stopped, and set the status of groups that lack it. Sent on recovery."""
+
+    limit: int = 500
+
+
 class Overdue(msgspec.Struct, frozen=True):
     """A lease that ran out by the monotonic clock of the process that watched it."""
 
@@ -569,6 +575,7 @@ Command = (
     | Redeliver
     | CreateGroup
     | CancelGroup
+    | MendGroups
     | Expire
     | EndSessions
     | EndSession

@@ -31,6 +31,7 @@ from holdfast.model.commands import (
     Fire,
     GiveUp,
     Lease,
+    MendGroups,
     Move,
     Normalize,
     PauseDispatch,
@@ -71,6 +72,7 @@ from holdfast.rules.direct import decide_start_direct
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
 from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
+from holdfast.rules.groupeffects import decide_mend
 from holdfast.rules.groups import decide_cancel_group, decide_create_group
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
@@ -126,6 +128,8 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
             return decide_enqueue(state, command, now)
         case CreateGroup():
             return decide_create_group(state, command, now)
+        case MendGroups():
+            return decide_mend(state, command, now, draws)
         case Lease():
             return decide_lease(state, command, now, draws)
         case Extend():

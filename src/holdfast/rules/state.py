@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import Key, Record
@@ -132,6 +133,10 @@ class State(Protocol):
 
     def turn_of(self, group_id: str) -> Job | None:
         """Give the member of a group that is QUEUED or RUNNING and has the lowest number, or None if none is."""
+        ...
+
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id. Those that have ended cost nothing."""
         ...
 
     def webhooks(self, namespace: str) -> Sequence[Webhook]:

@@ -16,10 +16,7 @@ from holdfast.model.commands import (
     Command,
     CreateGroup,
     EndDelivery,
-    EndSession,
-    EndSessions,
     Enqueue,
-    Expire,
     Extend,
     Fail,
     Fire,
@@ -133,28 +130,21 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from _settings(settings)
         case Reserve() | RenewReservation() | StartDirect():
             yield from _reserving(command)
-        case Backfill(backfill_id=backfill_id, since=since, until=until, limit=limit):
+        case Backfill(backfill_id=backfill_id, since=since, until=until):
             yield from check_label("backfill_id", backfill_id)
             yield from check_time("since", since)
             yield from check_time("until", until)
-            yield from check_between("limit", limit, 1, MAX_SWEEP)
         case Fire(expected=expected) | Replan(expected=expected):
             yield from check_time("expected", expected)
-        case ClaimDeliveries() | EndDelivery():
+        case EndDelivery():
             yield from _sending(command)
-        case Expire(limit=limit) | EndSessions(limit=limit) | EndSession(limit=limit):
-            yield from check_between("limit", limit, 1, MAX_SWEEP)
-        case Prune(retention=retention, limit=limit):
-            yield from check_between("limit", limit, 1, MAX_SWEEP)
+        case Prune(retention=retention):
             yield from retention_problems(retention, math.inf)
         case _:
             return
 
 
-def _sending(command: ClaimDeliveries | EndDelivery) -> Iterator[Problem]:
-    if isinstance(command, ClaimDeliveries):
-        yield from check_between("limit", command.limit, 1, MAX_CLAIMS)
-        return
+def _sending(command: EndDelivery) -> Iterator[Problem]:
     yield from check_time("claimed_until", command.claimed_until)
     if command.status is not None:
         yield from check_between("status", command.status, 100, 999)
@@ -187,6 +177,9 @@ def _named(command: Command) -> Iterator[Problem]:
         number = getattr(command, field)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
             yield field, f"{shown(number)} does not fit 64 bits"
+    for field in _fields_among(type(command), ("limit",)):
+        most = MAX_CLAIMS if isinstance(command, ClaimDeliveries) else MAX_SWEEP
+        yield from check_between(field, getattr(command, field), 1, most)
 
 
 @cache

@@ -436,6 +436,10 @@ class Tables:
         job_id = self._side.turn_of(group_id)
         return None if job_id is None else self._job(job_id)
 
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id."""
+        return (self.records[Group][group_id] for group_id in self._side.live_groups())
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         return self._side.webhooks(namespace)

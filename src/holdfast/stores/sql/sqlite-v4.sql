@@ -47,6 +47,7 @@ CREATE TABLE job_groups (
 -- By the end, or by the creation of a group that has no members and never ends.
 CREATE INDEX ix_groups_ended ON job_groups(coalesce(finished_at, created_at), group_id)
   WHERE finished_at IS NOT NULL OR members = 0;
+CREATE INDEX ix_groups_live ON job_groups(group_id) WHERE finished_at IS NULL AND members > 0;
 CREATE INDEX ix_groups_list ON job_groups(namespace, created_at, group_id);
 
 -- What a foreign key of `jobs` would say; a table cannot be given one later.

@@ -729,6 +729,10 @@ ORDER BY coalesce(finished_at, created_at), group_id;
 -- When the first group ended, or was made without members.
 SELECT min(coalesce(finished_at, created_at)) FROM job_groups WHERE finished_at IS NOT NULL OR members = 0;
 
+-- name: live_groups
+-- The groups that have members and have not ended, by id.
+SELECT {job_groups} FROM job_groups INDEXED BY ix_groups_live WHERE finished_at IS NULL AND members > 0 ORDER BY group_id;
+
 -- name: group_ids_from
 -- Ids of groups from a text on, in order; those that begin with it come first.
 SELECT group_id FROM job_groups WHERE group_id >= ? ORDER BY group_id LIMIT ?;

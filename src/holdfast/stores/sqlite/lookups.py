@@ -193,6 +193,10 @@ class Lookups:
         """Give the active member of a group that has the lowest number, or None."""
         return next(self._walk(JOBS, SQL["turn_of"], (group_id,)), None)
 
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id."""
+        return self._walk(GROUPS, SQL["live_groups"], ())
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         return list(self._walk(WEBHOOKS, SQL["enabled_webhooks"], (namespace,)))

@@ -29,6 +29,7 @@ from holdfast.model.commands import (
     Retention,
     Retry,
 )
+from holdfast.model.events import JobFailed
 from holdfast.model.groups import Group, GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, Job, JobStatus, RunStatus
@@ -521,6 +522,21 @@ class GroupEnds(Topic):
             stored = (harness.status(names[0]), harness.status(names[1]), group(harness, point).status)
             assert stored == whole
             assert harness.order(queues=(f"{point}-end",)) == [names[2]]
+
+    def test_recovery_gives_a_group_what_a_torn_commit_would_have_left_out(self, harness: Harness) -> None:
+        group_of(harness, "a", "b", callback=new_job("z"))
+        group_of(harness, "c", "d", group_id="h")
+        grant = harness.take()
+        failed = JobFailed(
+            job_id=JobId("a"), token=grant.token, error="boom", error_kind="exception", to=JobStatus.FAILED
+        )
+        # The failure alone: what no command leaves behind, but damage may.
+        with harness.store.write() as batch:
+            batch.add([failed], harness.now)
+        assert harness.status("b") is JobStatus.QUEUED
+        assert harness.recover().mended == 1
+        assert (harness.status("b"), group(harness).status) == (JobStatus.CANCELLED, GroupStatus.FAILED)
+        assert harness.order() == ["c", "z"]
 
     # --- being listed and forgotten -----------------------------------------------------------------------------------
 
