@@ -237,6 +237,15 @@ def test_a_fire_within_its_grace_is_on_time_after_an_outage_too_however_short_th
     assert due(made, at("2026-01-01T05:00:30")) == Round((at("2026-01-01T05:00:00"),), 4, at("2026-01-01T05:00:00"))
 
 
+def test_a_fire_that_its_jitter_may_still_put_off_is_not_missed():
+    made = planned(schedule(cron_expression="0 * * * *", catch_up=CatchUp.NONE, jitter_s=600, grace_s=60))
+    five = at("2026-01-01T05:00:00")
+    assert due(made, at("2026-01-01T05:11:00")) == Round((five,), 4, five)
+    assert due(made, at("2026-01-01T05:11:01")) == Round((), 5, five)
+    # The first one's is drawn, and is over.
+    assert due(made, at("2026-01-01T01:02:00")) == Round((), 1, at("2026-01-01T01:00:00"))
+
+
 def test_a_year_forward_is_one_decision():
     made = planned(schedule(cron_expression="0 3 * * *"))
     found = due(made, at("2027-01-01T00:00:00"))

@@ -80,16 +80,19 @@ def _steps(schedule: Schedule, step: timedelta, after: Timestamp) -> Iterator[Ti
 
 def plan(schedule: Schedule, after: Timestamp, chance: float) -> Planned:
     """Give the next fire later than `after`, put off by its jitter; `chance` in [0, 1) decides by how much."""
-    times = nominal(schedule, after)
-    fire_at = next(times, None)
+    fire_at = next(nominal(schedule, after), None)
     if fire_at is None:
         return Planned(None, None)
-    most = schedule.jitter_s
-    if most:
-        following = next(times, None)
-        if following is not None:
-            most = min(most, seconds_between(fire_at, following) / 2)
+    most = _jitter(schedule, fire_at)
     return Planned(fire_at, later(fire_at, most * chance) if most else fire_at)
+
+
+def _jitter(schedule: Schedule, fire_at: Timestamp) -> float:
+    """Give the most seconds that a fire is put off: no more than half the way to the following one."""
+    if not schedule.jitter_s:
+        return 0.0
+    following = next(nominal(schedule, fire_at), None)
+    return schedule.jitter_s if following is None else min(schedule.jitter_s, seconds_between(fire_at, following) / 2)
 
 
 def due(schedule: Schedule, now: Timestamp) -> Round | None:
@@ -107,7 +110,9 @@ def due(schedule: Schedule, now: Timestamp) -> Round | None:
     if schedule.catch_up is CatchUp.ALL:
         return _each(schedule, fire_at, oldest, now)
     number, until = _passed(schedule, fire_at, now)
-    return Round((until,), number - 1, until) if until >= oldest else Round((), number, until)
+    # Awake all the time, it might have put off until now what it has not drawn yet.
+    is_made = until >= oldest or (until > fire_at and later(until, _jitter(schedule, until)) >= oldest)
+    return Round((until,), number - 1, until) if is_made else Round((), number, until)
 
 
 def is_late(schedule: Schedule, now: Timestamp) -> bool:
