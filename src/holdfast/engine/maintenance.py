@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.rounds import fire_due
 from holdfast.engine.handmade import adopt
+from holdfast.engine.rounds import fire_due
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
-from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
+from holdfast.model.commands import EndSession, EndSessions, Expire, MendGroups, Prune, Retention
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
@@ -55,6 +55,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     #: Schedules may still be due: a round of firing lasts a moment.
     more: bool = False
     pruned: int = 0
+    #: Groups that lacked what the end of a member should have brought.
+    mended: int = 0
     #: Wishes that lay in hand-made files, fulfilled.
     adopted: int = 0
     #: Events dropped from the feed.
@@ -68,7 +70,8 @@ def recover(engine: Engine) -> Report:
     ended = 0
     if not engine.store.promises.many_processes:
         ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
-    return Report(ended_sessions=ended, expired=end_lapsed(engine), adopted=adopt(engine))
+    mended = _all(engine, MendGroups(limit=LIMIT))
+    return Report(ended_sessions=ended, expired=end_lapsed(engine), mended=mended, adopted=adopt(engine))
 
 
 def end_dead_sessions(engine: Engine) -> int:
@@ -188,7 +191,7 @@ def _repeat(step: Callable[[Timestamp, int], int], before: Timestamp) -> int:
     return total
 
 
-def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | Prune) -> int:
+def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | MendGroups | Prune) -> int:
     """Send a sweep until it finds nothing more; return how much it did."""
     total = 0
     while True:

@@ -240,6 +240,8 @@ def family_of(state: State, group: Group) -> list[Job]:
     """Give the members of a group and its callback, each with all that retry it."""
     callback = callback_of(group)
     called = None if callback is None else state.get(Job, callback.job_id)
-    roots = [*state.members(group.group_id), *([] if called is None else [called])]
+    # A job of that id that was there before the group ended is no part of it.
+    own = called is not None and called.group_id == group.group_id
+    roots = [*state.members(group.group_id), *([called] if called is not None and own else [])]
     found = {job.job_id: job for root in roots for job in chain_of(state, root)}
     return list(found.values())

@@ -497,6 +497,9 @@ class GroupEnds(Topic):
         end(harness, "completed")
         assert group(harness).status is GroupStatus.COMPLETED
         assert harness.kinds().count("job:created") == 2
+        harness.advance(8 * DAY)
+        assert harness.tick().pruned == 2
+        assert _kept(harness) == (["z"], [])
 
     def test_a_crash_at_any_point_of_a_commit_leaves_the_whole_effect_or_nothing(self, harness: Harness) -> None:
         for number, point in enumerate(self.points):
