@@ -8,6 +8,7 @@ from holdfast.model import commands as c
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later
+from holdfast.rules.timetable import passes_over
 
 RAW = msgspec.Raw
 
@@ -259,6 +260,19 @@ def test_reset_begins_now_after_a_clock_that_ran_ahead(world):
     assert (the(world).last_fire_at, the(world).next_fire_at) == (None, later(START, 3600))
     world.wait(3600)
     assert world.do(c.Fire(schedule_id="s", expected=later(START, 3600))).jobs[0].created
+
+
+def test_reset_mends_an_interval_that_was_made_while_the_clock_ran_ahead(world):
+    world.wait(365 * 86_400)
+    world.do(put(interval_s=60))
+    world.wait(-365 * 86_400 + 10)
+    assert passes_over(the(world), world.now) is not None
+    world.do(c.ResetSchedule(schedule_id="s"))
+    assert the(world).next_fire_at == later(START, 70)
+    assert passes_over(the(world), world.now) is None
+    world.wait(60)
+    assert len(world.do(c.Fire(schedule_id="s", expected=later(START, 70))).jobs) == 1
+    assert the(world).next_fire_at == later(START, 130)
 
 
 def test_reset_of_what_is_right_writes_nothing(world):

@@ -36,7 +36,7 @@ from holdfast.rules.definitions import fault_in
 from holdfast.rules.draws import Draws
 from holdfast.rules.state import State
 from holdfast.rules.templates import stale
-from holdfast.rules.timetable import Planned, after_a_pause, plan
+from holdfast.rules.timetable import Planned, after_a_pause, begun_ahead, plan
 
 replace = msgspec.structs.replace
 
@@ -223,15 +223,19 @@ def decide_reset(state: State, command: ResetSchedule, now: Timestamp, draws: Dr
     schedule = state.get(Schedule, command.schedule_id)
     if schedule is None:
         return missing(command.schedule_id)
-    planned = plan(schedule, now, draws.fraction()) if schedule.enabled else _NOWHEN
+    begin = begun_ahead(schedule, now)
+    changes = ScheduleChanges() if begin is None else ScheduleChanges(start_at=begin)
+    edited = replace(schedule, **changes.given())
+    planned = plan(edited, now, draws.fraction()) if schedule.enabled else _NOWHEN
     ahead = schedule.last_fire_at is not None and schedule.last_fire_at > now
-    if not ahead and planned.fire_at == schedule.next_fire_at:
+    if not ahead and begin is None and planned.fire_at == schedule.next_fire_at:
         return answer(Saved(id=schedule.schedule_id, version=schedule.version))
     event = ScheduleUpdated(
         schedule_id=schedule.schedule_id,
         version=schedule.version + 1,
         next_fire_at=planned.fire_at,
         next_trigger_at=planned.trigger_at,
+        changes=changes,
         is_reset=ahead,
         cmd=command.cmd,
         actor=command.actor,

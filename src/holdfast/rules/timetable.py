@@ -195,8 +195,16 @@ def passes_over(schedule: Schedule, now: Timestamp) -> Timestamp | None:
     planned = schedule.next_fire_at
     if not schedule.enabled or (planned is not None and planned <= now):
         return None
-    first = next(nominal(schedule, now), None)
+    first = begun_ahead(schedule, now) or next(nominal(schedule, now), None)
     return first if first is not None and (planned is None or first < planned) else None
+
+
+def begun_ahead(schedule: Schedule, now: Timestamp) -> Timestamp | None:
+    """Give when an interval would fire first if it were made now, where it was made by a clock that had run ahead."""
+    if schedule.run_at is not None or schedule.start_at is not None or schedule.created_at <= now:
+        return None
+    rule = _rule_of(schedule)
+    return later(now, rule.total_seconds()) if isinstance(rule, timedelta) else None
 
 
 class Preview(NamedTuple):
