@@ -6,6 +6,7 @@ comes to be tomorrow included, first reads the files of all ended jobs; from the
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ NARROW = frozenset(
     {"get", "all", "runs", "last_run", "run_by_token", "successors", "due", "next_due", "put", "load", "promote"}
     | {"granted_by", "local_leases", "ready", "running", "running_with", "running_of", "active_of", "by_name"}
     | {"schedules_of", "queued", "band", "bands", "edge", "beside", "reservation", "direct", "webhooks"}
-    | {"begin", "add", "replay", "undo", "changed"}
+    | {"turn_of", "live_groups", "groups", "deliveries", "begin", "add", "replay", "undo", "changed"}
 )
 
 
@@ -67,8 +68,17 @@ class DirTables(BatchTables):
 
     def read_all(self) -> None:
         """Read every ended job that was not read yet."""
-        while self.unread:
-            self._enter(self._read(*self.unread.popitem()))
+        if not self.unread:
+            return
+        # Many new records would make the collector walk them again and again, and none of them is garbage.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            while self.unread:
+                self._enter(self._read(*self.unread.popitem()))
+        finally:
+            if collects:
+                gc.enable()
 
     def read_one(self, job_id: str) -> None:
         """Read one ended job, if there is a file that may be its."""
