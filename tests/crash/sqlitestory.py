@@ -22,8 +22,10 @@ from holdfast.model.commands import (
     ArchiveTemplate,
     Backfill,
     Cancel,
+    CancelGroup,
     Command,
     Complete,
+    CreateGroup,
     DeleteSchedule,
     DeleteTemplate,
     Enqueue,
@@ -132,6 +134,13 @@ def life() -> Generator[Step, list[Outcome], None]:
     yield Step(9, (Release(cmd="r1", job_id=c0.job.job_id, token=c0.token, begun=True), Move(**move("c2"))))
     # Its jobs wait in a queue that is paused: the second fire meets the first one's job.
     yield Step(10, (template("t", queue="slow"), schedule("s", template_id="t"), schedule("once", job_type="work")))
+    # A group whose second member waits, is cancelled with the third, and makes room for the callback.
+    members = tuple(new(f"g{n}", queue="grouped", retry_mode=RetryMode.CHAIN) for n in range(3))
+    make = CreateGroup(cmd="g", group_id="g", members=members, callback=new("called", queue="grouped"))
+    (g0,) = granted((yield Step(10, (make, grouped("l5"))))[-1:])
+    ends = (Complete(job_id="g0", token=g0.token), CancelGroup(cmd="cg", group_id="g", reason="enough"))
+    (called,) = granted((yield Step(10, (*ends, grouped("l6"))))[-1:])
+    yield Step(10, (Complete(job_id=called.job.job_id, token=called.token),))
     yield Step(9, does="look")
     yield Step(9, does="go on")
     # b1's lease lapses; what was delayed comes back. The schedule is due twice, a little late, and made up for.
@@ -167,6 +176,10 @@ def life() -> Generator[Step, list[Outcome], None]:
         ),
     )
     yield Step(10 * DAY + 3, does="reopen")
+
+
+def grouped(cmd: str) -> Lease:
+    return Lease(cmd=cmd, worker_id="w1", n=5, queues=("grouped",))
 
 
 def template(name: str, **options) -> PutTemplate:
