@@ -11,6 +11,7 @@ import msgspec
 from holdfast.cli import jobrows
 from holdfast.cli.changing import actor, dry_run_option, reason_option, send
 from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.reservationrows import active
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe
@@ -23,7 +24,9 @@ from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue, pair
+from holdfast.model.reservations import Reservation
 from holdfast.model.retention import Retention
+from holdfast.rules.reservations import holds
 from holdfast.stores.protocol import Store, View
 
 #: Jobs at the head of a queue that `show` lists.
@@ -46,12 +49,19 @@ class QueueRow(msgspec.Struct, frozen=True):
     retention: Retention | None
     #: Status → how many jobs; each status is there.
     counts: dict[str, int]
+    #: Who keeps it to himself, and the job that runs alone there.
+    reservation: Reservation | None
+    direct: str | None
 
 
 def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
     """Give every queue that has settings or jobs, of one namespace or of all."""
     settings = {(queue.namespace, queue.name): queue for queue in view.all(Queue)}
     counted: dict[tuple[str, str], dict[str, int]] = {name: {} for name in settings}
+    at = now()
+    reserved = {(held.namespace, held.queue): held for held in active(view) if holds(held, at)}
+    for place in reserved:
+        counted.setdefault(place, {})
     for count in view.counts():
         counted.setdefault((count.namespace, count.queue), {})[count.status.value] = count.count
     rows = []
@@ -60,8 +70,9 @@ def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
             continue
         queue = settings.get((space, name)) or Queue(space, name)
         every = {status.value: counts.get(status.value, 0) for status in JobStatus}
-        known = {field: getattr(queue, field) for field in QueueRow.__struct_fields__ if field != "counts"}
-        rows.append(QueueRow(**known, counts=every))
+        known = {field: getattr(queue, field) for field in QueueRow.__struct_fields__ if hasattr(queue, field)}
+        held = reserved.get((space, name))
+        rows.append(QueueRow(**known, counts=every, reservation=held, direct=view.direct(space, name)))
     return rows
 
 
@@ -77,10 +88,20 @@ def queue_table(rows: list[QueueRow], screen: Screen) -> list[str]:
 
 def _row(row: QueueRow, screen: Screen) -> list[str]:
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
-    state = "open" if not row.paused else f"paused: {row.pause_reason}" if row.pause_reason else "paused"
-    state = ", ".join((state, *_limits(row)))
-    mark = (HELD if row.paused else READY).glyph if screen.unicode else (HELD if row.paused else READY).ascii
+    held = list(_held(row))
+    state = ", ".join((*(held or ["open"]), *_limits(row)))
+    mark = (HELD if held else READY).glyph if screen.unicode else (HELD if held else READY).ascii
     return [safe(name), *(str(row.counts[status.value]) for status in JobStatus), f"{mark} {safe(state)}"]
+
+
+def _held(row: QueueRow) -> Iterator[str]:
+    """Say what keeps a queue from being leased from."""
+    if row.paused:
+        yield f"paused: {row.pause_reason}" if row.pause_reason else "paused"
+    if row.reservation is not None:
+        yield f"reserved by {row.reservation.reserved_by} until {row.reservation.expires_at}"
+    elif row.direct is not None:
+        yield f"job {row.direct} runs directly"
 
 
 def _limits(row: QueueRow) -> Iterator[str]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "groups": ("holdfast.cli.groups:groups", "Look at jobs that belong together, cancel them."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
+    "reservations": ("holdfast.cli.reservations:reservations", "Look at who keeps a queue to himself, end it."),
     "schedules": ("holdfast.cli.schedules:schedules", "Look at what runs by the clock, make it, change it."),
     "status": ("holdfast.cli.status:status", "The store on one page."),
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),

@@ -96,6 +96,7 @@ def scene_record(scene: Scene) -> Record:
         "running": scene.count(JobStatus.RUNNING),
         "counts": {status.value: scene.count(status) for status in JobStatus},
         "oldest_due": scene.oldest_due,
+        "reservations": [row.reservation for row in scene.queues if row.reservation is not None],
         "workers": scene.workers(),
         "last_recovery": scene.recovery,
         "queues": [msgspec.structs.asdict(row) for row in scene.queues],

@@ -46,6 +46,7 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "workers": staff or "none",
         "running": str(scene.count(JobStatus.RUNNING)),
         "waiting": f"{waiting}{_since(scene)}",
+        "reserved": ", ".join(row.name for row in scene.queues if row.reservation is not None),
         "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),
         "feed": str(scene.seq),
         "clock": scene.at,

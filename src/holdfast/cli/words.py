@@ -62,6 +62,7 @@ _BY_REASON = {
     "overlap_wait": HELD,
     "key_limit": HELD,
     "queue_limit": HELD,
+    "reserved": HELD,
     "rate_limit": HELD,
     "no_worker": STUCK,
     "lease_lapsed": STUCK,
@@ -95,6 +96,8 @@ def ways_on(job_id: str, queue: str, namespace: str, reason: str) -> list[tuple[
             return [("lease from the queue again", f"holdfast queues resume {name}"), cancel]
         case "key_limit":
             return [("more at a time", f"holdfast jobs update {job} --key-limit N"), cancel]
+        case "reserved":
+            return [("who holds the queue, and how to end it", "holdfast reservations ls"), cancel]
         case "queue_limit":
             return [("more at a time", f"holdfast queues limit {name} --max-running N"), cancel]
         case "rate_limit":
