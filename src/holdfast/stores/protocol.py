@@ -263,6 +263,10 @@ class HandMade(Protocol):
         """Hear that it was not; what asked for it is set aside or put back as it was."""
         ...
 
+    def set_aside(self) -> int:
+        """Count the files that could not be used, and wait for somebody to look at them."""
+        ...
+
 
 @runtime_checkable
 class Joinable(Protocol):

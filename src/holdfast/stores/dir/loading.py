@@ -72,6 +72,8 @@ class Loading:
         #: What brings files in order that lie wrong; images first, then what goes.
         self._fixes: list[Effect] = []
         self._settled_at = 0
+        #: Files that could not be read and, since we only look, stay where they are: with the reason.
+        self.unreadable: list[tuple[str, str]] = []
 
     def run(self, found: Counters, kept: Counters | None, settled_at: int) -> None:
         """Fill the tables of a store that has counted so far; `kept` is what its closing, if any, left."""
@@ -127,6 +129,7 @@ class Loading:
     def _set_aside(self, folder: str, stem: str, reason: str) -> None:
         if self._readonly:
             log.warning("record.unreadable", extra={"file": path_of(folder, stem), "reason": reason})
+            self.unreadable.append((path_of(folder, stem), reason))
         else:
             self.quarantine.take(folder, stem, reason)
 
@@ -227,7 +230,7 @@ class Loading:
 
     def _set_aside_live(self, folder: str, name: str, reason: str) -> None:
         """Set a file aside that cannot be read; one that may still be being written is looked at again later."""
-        if state_of(folder) == PENDING:
+        if state_of(folder) == PENDING and not self._readonly:
             self.strays.append(Stray(folder, name))
         else:
             self._set_aside(folder, name, reason)

@@ -44,6 +44,9 @@ class Opened:
     moved: list[str]
     missing: list[str]
     edited: list[JobFile]
+    unreadable: list[tuple[str, str]]
+    #: Whether something follows the last whole line of the feed, and no commit is under way that explains it.
+    torn: bool
     report: Report
 
 
@@ -64,6 +67,8 @@ def load(data: FS, root: str, clock: Clock, tables: DirTables, *, readonly: bool
         moved=loading.moved,
         missing=loading.missing,
         edited=loading.edited,
+        unreadable=loading.unreadable,
+        torn=readonly and recovery.is_torn,
         report=report,
     )
 

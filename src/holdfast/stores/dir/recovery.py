@@ -67,6 +67,11 @@ class Recovery:
         #: Time of the last commit, or of the last closing: nanoseconds.
         self.settled_at = max((mark.mtime_ns for mark in marks if mark is not None), default=0)
 
+    @property
+    def is_torn(self) -> bool:
+        """Whether something follows the last whole line, and no commit is under way that explains it."""
+        return self._end is not None and self._end.is_torn and not self._intents()
+
     def run(self) -> Counters:
         """Do it; give how far the store has counted."""
         counters, end = self.counters or Counters(), self._end
@@ -75,7 +80,7 @@ class Recovery:
         lost = not self._fresh and (self.counters is None or end is None)
         if lost:
             # The highest number of any record is that of the newest intent begun.
-            applied = max(applied, max(self._numbers(), default=0))
+            applied = max(applied, max(numbers(self._fs), default=0))
         token = max(counters.token, end.token if end else 0)
         found = Counters(applied, max(counters.ts, end.ts if end else Timestamp("")), token)
         return found if self._readonly else self._recover(intents, found, lost=lost)
@@ -88,28 +93,9 @@ class Recovery:
         found: list[Intent] = []
         for stem in stems:
             with suppress(FileNotFoundError):  # its store, at work while we only read, has dropped it
-                text = _whole(self._fs, path_of(INTENT, stem))
+                text = whole(self._fs, path_of(INTENT, stem))
                 found.append(intent.read(self._root, stem, text))
         return found
-
-    def _numbers(self) -> Iterator[int]:
-        """Walk the numbers of all records."""
-        for folder in (*self._shares(), *kinds.FOLDERS.values()):
-            for name in self._fs.listdir(folder) if self._fs.stat(folder) is not None else ():
-                stem = stem_of(name)
-                if stem is None:
-                    continue
-                with suppress(Unreadable, Irregular, FileNotFoundError):
-                    seq = kinds.number_in(fields_of(text_at(self._fs, folder, stem)))
-                    if seq is not None and is_canonical(stem.replace(",", "")):
-                        yield seq
-
-    def _shares(self) -> Iterator[str]:
-        for state in STATES:
-            yield state
-            for name in self._fs.listdir(state) if self._fs.stat(state) is not None else ():
-                if is_share(name):
-                    yield f"{state}/{name}"
 
     def _recover(self, intents: list[Intent], found: Counters, *, lost: bool) -> Counters:
         """Bring files and feed to the state after the last intent."""
@@ -156,7 +142,7 @@ class Recovery:
         if not any(one.first <= end.seq + 1 <= one.last for one in open_ones):
             raise following.damaged(first, end.seq + 1)
         path = feed.path_of(first)
-        text = _whole(self._fs, path)
+        text = whole(self._fs, path)
         writing.put(self._fs, FEED, f"{first:016}-{end.seq + 1:016}.torn", text[end.good :])
         handle = self._fs.open(path, "append")
         try:
@@ -203,7 +189,7 @@ class Recovery:
             self._fs.close(handle)
 
 
-def _whole(fs: FS, path: str) -> bytes:
+def whole(fs: FS, path: str) -> bytes:
     """Read a file of whatever size."""
     found = fs.stat(path)
     if found is None:
@@ -216,3 +202,24 @@ def _whole(fs: FS, path: str) -> bytes:
         return text
     finally:
         fs.close(handle)
+
+
+def numbers(fs: FS) -> Iterator[int]:
+    """Walk the numbers of all records. Reads every file: only where nothing else tells how far the store was."""
+    for folder in (*_shares(fs), *kinds.FOLDERS.values()):
+        for name in fs.listdir(folder) if fs.stat(folder) is not None else ():
+            stem = stem_of(name)
+            if stem is None or not is_canonical(stem.replace(",", "")):
+                continue
+            with suppress(Unreadable, Irregular, FileNotFoundError):
+                seq = kinds.number_in(fields_of(text_at(fs, folder, stem)))
+                if seq is not None:
+                    yield seq
+
+
+def _shares(fs: FS) -> Iterator[str]:
+    for state in STATES:
+        yield state
+        for name in fs.listdir(state) if fs.stat(state) is not None else ():
+            if is_share(name):
+                yield f"{state}/{name}"

@@ -286,6 +286,7 @@ class DirStore:
         except Unreadable as problem:
             if self._readonly:
                 log.warning("record.unreadable", extra={"file": path_of(folder, name), "reason": str(problem)})
+                self._opened.unreadable.append((path_of(folder, name), str(problem)))
             else:
                 self._quarantine.take(folder, name, str(problem))
                 self._places.leave(name)
@@ -349,6 +350,12 @@ class DirStore:
         with self._lock, self._failing("setting a file aside"):
             self._demand_writable()
             self._wishes.refused(wish, reason)
+
+    def set_aside(self) -> int:
+        """Count the files in quarantine."""
+        with self._lock, telling(self._path, "looking at the quarantine"):
+            self._demand_open()
+            return len(self._quarantine.all())
 
     @contextmanager
     def _failing(self, doing: str) -> Iterator[None]:
