@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from holdfast.app.groups import Group
     from holdfast.app.holdfast import Holdfast
     from holdfast.app.jobs import Job
     from holdfast.app.tasks import Task
@@ -27,6 +28,7 @@ __all__ = [
     "Cancel",
     "Engine",
     "Fatal",
+    "Group",
     "Holdfast",
     "HoldfastError",
     "Job",
@@ -43,6 +45,7 @@ _HOMES = {
     "Cancel": "holdfast.workers.signals",
     "Engine": "holdfast.engine.engine",
     "Fatal": "holdfast.workers.signals",
+    "Group": "holdfast.app.groups",
     "Holdfast": "holdfast.app.holdfast",
     "HoldfastError": "holdfast.errors",
     "Job": "holdfast.app.jobs",

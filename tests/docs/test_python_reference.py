@@ -8,10 +8,22 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate, AioWebhook
+from holdfast.app.aio import (
+    AioDispatch,
+    AioHoldfast,
+    AioJob,
+    AioQueue,
+    AioReservation,
+    AioSchedule,
+    AioTask,
+    AioTemplate,
+    AioWebhook,
+)
+from holdfast.app.aiogroups import AioGroup
 from holdfast.app.artifacts import Artifact
 from holdfast.app.options import Changes, Options, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
+from holdfast.app.reservations import Reservation
 from holdfast.app.schedules import Schedule, ScheduleOptions
 from holdfast.app.templates import Template
 from holdfast.app.webhooks import Webhook, WebhookOptions
@@ -43,6 +55,8 @@ def public(*kinds):
         ("Job", (holdfast.Job, AioJob, Artifact)),
         ("Queue, dispatch", (Queue, AioQueue, Dispatch, AioDispatch)),
         ("Schedule, template", (Schedule, AioSchedule, Template, AioTemplate)),
+        ("Reservation", (Reservation, AioReservation)),
+        ("Group", (holdfast.Group, AioGroup)),
         ("Webhook", (Webhook, AioWebhook)),
         ("Inside a handler", (Context, ShellResult)),
         ("Worker", (Worker,)),

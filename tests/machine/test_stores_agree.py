@@ -51,6 +51,9 @@ from holdfast.model.commands import (
     PutSchedule,
     PutTemplate,
     Release,
+    ReleaseReservation,
+    RenewReservation,
+    Reserve,
     ResetSchedule,
     ResumeDispatch,
     ResumeQueue,
@@ -59,6 +62,7 @@ from holdfast.model.commands import (
     Retry,
     SetQueue,
     Snooze,
+    StartDirect,
     Trigger,
     Update,
     UpdateSchedule,
@@ -273,6 +277,10 @@ def schedule_changes(draw: st.DrawFn) -> ScheduleChanges:
     return ScheduleChanges(**{name: draw(every[name]) for name in sorted(names)})
 
 
+ttls = st.sampled_from([1, 10, 100])
+sessions = st.sampled_from([None, "s1", "s2"])
+
+
 def leases() -> st.SearchStrategy[Lease]:
     return st.builds(
         Lease,
@@ -294,6 +302,7 @@ class StoresAgree(RuleBasedStateMachine):
     commands = 0
     reopenings = 0
     fires = 0
+    directs = 0
     #: Ends of groups.
     ends = 0
     _empty: Path | None = None
@@ -579,6 +588,59 @@ class StoresAgree(RuleBasedStateMachine):
             job_id = members[number % len(members)]
             self.send((Cancel(job_id=job_id), Cancel(job_id=job_id, force=True), Bury(job_id=job_id))[kind])
 
+    # --- reservations and direct executions ---------------------------------------------------------------------------
+
+    @rule(kind=st.integers(0, 3), number=numbers, queue=queues, ttl_s=ttls, session_id=sessions, command=leases())
+    def reserve(self, kind: int, number: int, queue: str, ttl_s: float, session_id: str | None, command: Lease) -> None:
+        # Few ids, so that they are met again; each is good for one reservation.
+        known = f"r{number % 25}"
+        match kind:
+            case 0 | 1:
+                mine = Reserve(reservation_id=known, queue=queue, reserved_by="me", ttl_s=ttl_s, session_id=session_id)
+                self.send_all([mine, command])
+            case 2:
+                self.send_all([RenewReservation(reservation_id=known, ttl_s=ttl_s), command])
+            case _:
+                self.send_all([command, ReleaseReservation(reservation_id=known), command])
+
+    @rule(
+        job=new_jobs(),
+        number=numbers,
+        ttl_s=ttls,
+        session_id=sessions,
+        clears=st.booleans(),
+        report=st.tuples(st.integers(0, 12), numbers, st.just(0)),
+        command=leases(),
+    )
+    def start_directly(
+        self,
+        job: NewJob,
+        number: int,
+        ttl_s: float,
+        session_id: str | None,
+        report: tuple[int, int, float],
+        command: Lease,
+        *,
+        clears: bool,
+    ) -> None:
+        known = f"r{number % 25}"
+        if clears:  # what runs there would be in the way
+            with self.memory.read() as view:
+                running = sorted(view.running(job.namespace, job.queue))
+            self.send_all([Cancel(job_id=one, force=True) for one in running])
+        place: dict[str, Any] = {"namespace": job.namespace, "queue": job.queue}
+        outcomes = self.send_all(
+            [
+                Reserve(reservation_id=known, reserved_by="me", ttl_s=ttl_s, session_id=session_id, **place),
+                StartDirect(reservation_id=known, job=job, worker_id="here", session_id=session_id),
+                command,
+            ]
+        )
+        if isinstance(outcomes[1], Leased) and outcomes[1].grants:
+            type(self).directs += 1
+            follows = [self._report(*report)] if number % 2 else []
+            self.send_all([*follows, command, ReleaseReservation(reservation_id=known), command])
+
     # --- schedules and templates --------------------------------------------------------------------------------------
 
     @rule(
@@ -719,6 +781,17 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
         "counts": list(view.counts()),
         "due": {lane: [_name(row) for row in view.due(lane, FOREVER)] for lane in Lane},
         "next due": {lane: view.next_due(lane) for lane in Lane},
+        "ended": [
+            (queue, [job.job_id for job in view.ended(*queue, failed=failed, until=FOREVER)])
+            for queue in view.ended_queues()
+            for failed in (False, True)
+        ],
+        "ended beyond": [
+            view.ended_beyond(*queue, failed=failed, keep=keep)
+            for queue in view.ended_queues()
+            for failed in (False, True)
+            for keep in (0, 2)
+        ],
         "ready": [
             [job.job_id for job in view.ready(namespace, ("default", "other"), None, now)] for namespace in ("", "x")
         ],
@@ -767,10 +840,12 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
             )
             for name in GROUPS
         },
+        "live groups": [group.group_id for group in view.live_groups()],
         "groups": [
             [group.group_id for group in view.groups(GroupQuery(status=status, limit=2))]
             for status in (None, *GroupStatus)
         ],
+        "reserved": [(view.reservation(*space), view.direct(*space)) for space in spaces],
         "granted": {cmd: [job.job_id for job in view.granted_by(cmd)] for cmd in ("c1", "c2", "c3")},
     }
 
@@ -787,11 +862,14 @@ def _name(record: Any) -> Any:
 
 def test_random_histories_are_the_same_on_every_store():
     StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = StoresAgree.fires = StoresAgree.ends = 0
+    StoresAgree.directs = 0
     run_state_machine_as_test(StoresAgree, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS))
     print(
         f"{StoresAgree.histories} histories, {StoresAgree.commands} commands on each store, "
-        f"{StoresAgree.reopenings} reopenings, {StoresAgree.fires} fires, {StoresAgree.ends} ends of groups"
+        f"{StoresAgree.reopenings} reopenings, {StoresAgree.fires} fires, {StoresAgree.ends} ends of groups, "
+        f"{StoresAgree.directs} direct executions"
     )
     assert StoresAgree.ends > HISTORIES / 20
+    assert StoresAgree.directs > HISTORIES / 20
     assert StoresAgree.fires > HISTORIES / 5
     assert StoresAgree.histories >= HISTORIES

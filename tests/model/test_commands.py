@@ -9,6 +9,7 @@ from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.schedules import NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.templates import NewTemplate
+from holdfast.model.webhooks import NewWebhook, WebhookChanges
 
 RAW = msgspec.Raw(b'{"a":1}')
 HELD = {"job_id": "j", "token": 7}
@@ -68,6 +69,19 @@ EVERY = [
     c.Backfill(schedule_id="s", backfill_id="b", since="a", until="b", limit=5),
     c.Fire(schedule_id="s", expected="a"),
     c.Replan(schedule_id="s", expected="a"),
+    c.PutWebhook(
+        webhook_id="w",
+        webhook=NewWebhook(url="u", events=("e",), queues=("q",), secrets=("s",), made_secret="m"),
+        replace=True,
+        allow=("10.0.0.0/8",),
+    ),
+    c.UpdateWebhook(webhook_id="w", changes=WebhookChanges(queues=None, secrets=("a", "b")), allow=("::/0",)),
+    c.RotateSecret(webhook_id="w", secret="s"),
+    c.DeleteWebhook(webhook_id="w"),
+    c.ProbeWebhook(webhook_id="w", delivery_id="d"),
+    c.ClaimDeliveries(limit=3),
+    c.EndDelivery(delivery_id="d", claimed_until="t", status=500, error="e"),
+    c.Redeliver(delivery_id="d"),
     c.CreateGroup(
         group_id="g",
         members=(c.NewJob(job_id="j", job_type="t", params=RAW), "k"),
@@ -77,6 +91,7 @@ EVERY = [
         callback=c.NewJob(job_id="z", job_type="t", params=RAW),
     ),
     c.CancelGroup(group_id="g", running=True, reason="r"),
+    c.MendGroups(limit=7),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),
@@ -91,3 +106,17 @@ def test_every_command_is_exercised_here():
 @pytest.mark.parametrize("command", EVERY, ids=lambda command: type(command).__name__)
 def test_a_command_sent_and_received_is_the_same_command(command):
     assert msgspec.json.decode(msgspec.json.encode(command), type=c.Command) == command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.PutWebhook(webhook_id="w", webhook=NewWebhook(url="u", secrets=("hush",), made_secret="hush")),
+        c.UpdateWebhook(webhook_id="w", changes=WebhookChanges(secrets=("hush",))),
+        c.RotateSecret(webhook_id="w", secret="hush"),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_no_secret_is_in_what_a_command_shows_of_itself(command):
+    assert "hush" not in repr(command)
+    assert b"hush" in msgspec.json.encode(command)

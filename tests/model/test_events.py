@@ -11,6 +11,7 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, Template
 from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import DeliveryStatus, Webhook, WebhookChanges
 
 NOW = Timestamp("2026-01-01T00:00:00.000000Z")
 HELD = {"job_id": "j", "token": 7}
@@ -59,6 +60,13 @@ EVERY = [
     ev.GroupCreated(group=Group("g", NOW, name="n", callback=msgspec.Raw(b"{}")), joined=(("j", 3),)),
     ev.GroupChanged(group_id="g", status=GroupStatus.PARTIAL),
     ev.GroupPruned(group_id="g"),
+    ev.WebhookCreated(webhook=Webhook("w", "u", NOW, events=("e",), queues=("q",), secrets=("hush",))),
+    ev.WebhookUpdated(webhook_id="w", changes=WebhookChanges(queues=None, secrets=("hush", "hush"))),
+    ev.WebhookDeleted(webhook_id="w"),
+    ev.DeliveryCreated(delivery_id="d", webhook_id="w", run_id="r", event="job.run.lost"),
+    ev.DeliveryClaimed(delivery_id="d", claimed_until=NOW),
+    ev.DeliveryEnded(delivery_id="d", to=DeliveryStatus.PENDING, attempts=1, next_attempt_at=NOW, last_status=500),
+    ev.DeliveryPruned(delivery_id="d"),
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -81,6 +89,7 @@ def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
     nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "group", "key", "command"}
+    nouns |= {"webhook", "delivery"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 
 
@@ -120,3 +129,7 @@ def test_changes_tell_unset_from_none():
     changes = ev.JobChanges(not_before=None, priority=0)
     assert changes.given() == {"not_before": None, "priority": 0}
     assert ev.JobChanges().given() == {}
+
+
+def test_no_secret_is_in_what_an_event_shows_of_itself():
+    assert not any("hush" in repr(event) for event in EVERY)

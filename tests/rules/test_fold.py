@@ -19,6 +19,7 @@ from holdfast.model.records import Authority, DoneCommand, HeldKey, Queue
 from holdfast.model.schedules import CatchUp, NewSchedule, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later
+from holdfast.model.webhooks import NewWebhook
 from holdfast.rules.changes import Stamp
 from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
@@ -317,9 +318,22 @@ def happy():
     for _ in range(4):
         (grant,) = world.lease(4, queues=("grouped",))
         world.do(c.Complete(job_id=grant.job.job_id, token=grant.token))
+    tell_others(world)
     world.wait(8 * 86_400)
     world.do(c.Prune())
     return world
+
+
+def tell_others(world):
+    """A webhook and its deliveries from beginning to end."""
+    world.do(c.PutWebhook(webhook_id="w", webhook=NewWebhook(url="https://a.example/", secrets=("secret-one",))))
+    world.do(c.RotateSecret(webhook_id="w", secret="secret-two"))
+    world.do(c.Complete(job_id="told", token=world.start("told", queue="told")))
+    for status in (500, 200):
+        (claim,) = world.do(c.ClaimDeliveries()).claims
+        world.do(c.EndDelivery(delivery_id=claim.delivery_id, claimed_until=claim.claimed_until, status=status))
+        world.wait(5)
+    world.do(c.DeleteWebhook(webhook_id="w"))
 
 
 def plan_and_fire(world):

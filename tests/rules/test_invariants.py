@@ -7,6 +7,7 @@ from world import START, World
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, HeldKey
+from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook
 from holdfast.rules.invariants import violations
 
 
@@ -125,6 +126,31 @@ def shared_token(world):
     world.tables.put(Run, "twin", msgspec.structs.replace(world.run(), run_id="twin", job_id="other"))
 
 
+def owing():
+    world = World()
+    world.do(c.PutWebhook(webhook_id="w", webhook=NewWebhook(url="https://receiver.example/", secrets=("a-secret",))))
+    world.do(c.Complete(job_id="j", token=world.start("j")))
+    return world
+
+
+def change_delivery(world, **fields):
+    (delivery,) = world.tables.all(Delivery)
+    changed = msgspec.structs.replace(delivery, **fields)
+    world.tables.put(Delivery, changed.delivery_id, changed)
+
+
+def told_twice(world):
+    change_delivery(world, delivery_id="twin")
+
+
+def delivered_without_time(world):
+    change_delivery(world, status=DeliveryStatus.DELIVERED)
+
+
+def claimed_after_its_end(world):
+    change_delivery(world, status=DeliveryStatus.FAILED, finished_at=START, claimed_until=START)
+
+
 @pytest.mark.parametrize(
     ("start", "damage", "code"),
     [
@@ -145,6 +171,9 @@ def shared_token(world):
         (done, held_by_the_dead, "PERS-008"),
         (done, held_by_nobody, "PERS-008"),
         (running, held_by_a_running_job, "PERS-008"),
+        (owing, told_twice, "PERS-009"),
+        (owing, delivered_without_time, "delivery"),
+        (owing, claimed_after_its_end, "delivery"),
         (done, run_ended_without_time, "INV-002"),
         (running, run_open_with_time, "INV-002"),
         (running, in_another_band, "INV-004"),

@@ -131,7 +131,7 @@ schema.migrate(db, path, 1, migrations=steps)
 
 def _raws(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give payloads back as the JSON text they were."""
-    payloads = ("params", "params_snapshot", "result", "artifacts", "details", "progress", "outcome", "retention")
+    payloads = ("params", "params_snapshot", "result", "artifacts", "details", "progress", "outcome")
     payloads += ("default_params", "param_overrides")
     return [
         {name: msgspec.Raw(msgspec.json.encode(value)) if name in payloads else value for name, value in record.items()}

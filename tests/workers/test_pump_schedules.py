@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from holdfast.engine import rounds
-from holdfast.points import listening
+from holdfast.model.jobs import JobStatus
 from holdfast.rules import timetable
 from holdfast.workers.pump import NAP_S
 
@@ -72,13 +72,14 @@ def test_what_is_made_up_for_is_made_at_once_and_other_work_is_sent_in_between(h
     w = hf.worker(["default"], concurrency=1)
     clock.advance(86_400)
     monkeypatch.setattr(rounds, "ROUND_S", 0.0)  # each round has one commit
-    counts = []
-    with listening("pump.sending", lambda: counts.append(made.record().fires)):
-        for _ in range(20):
-            w.pump._hope = True
-            w.pump.cycle()
+    assert w.pump.cycle()
+    assert made.record().fires == 100
+    job = note.enqueue()
+    assert w.pump.cycle()
+    assert (job.refresh().status is not JobStatus.QUEUED, made.record().fires) == (True, 200)
+    for _ in range(20):
+        w.pump.cycle()
     assert made.record().fires == 1440
-    assert counts[:3] == [0, 100, 200]
     w.slots.close()
 
 

@@ -1,4 +1,4 @@
-"""Waiting for the end of jobs: one look for all who wait, and one thread for all who await.
+"""Waiting for the end of jobs and groups: one look for all who wait, and one thread for all who await.
 
 Whoever blocks waits on the store itself. Whoever awaits gets a future from the lookout: its thread sleeps until the
 store has something new, looks after all awaited jobs in one view, and ends when nobody has awaited for a while. A
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import reason_of
@@ -35,31 +37,47 @@ def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
     raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {reason.sentence}. It goes on.")
 
 
-class Awaited:
-    """Someone who awaits the end of one job."""
+T = TypeVar("T")
 
-    __slots__ = ("_future", "_loop", "job_id")
 
-    def __init__(self, job_id: JobId) -> None:
-        """Await in the running loop."""
-        self.job_id = job_id
+class Seen(NamedTuple, Generic[T]):
+    """What a look has shown: whether there is nothing to await any more, and what has ended; None if it is gone."""
+
+    over: bool
+    record: T | None
+
+
+def seen_job(view: View, job_id: JobId) -> Seen[Job]:
+    """Look for the end of a job, or of the last of its automatic retries."""
+    job = last_of(view, job_id)
+    return Seen(job is None or job.has_ended, job)
+
+
+class Awaited(Generic[T]):
+    """Someone who awaits the end of one job or group."""
+
+    __slots__ = ("_future", "_loop", "look")
+
+    def __init__(self, look: Callable[[View], Seen[T]]) -> None:
+        """Await in the running loop; `look` tells whether it is over."""
+        self.look = look
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Job | None] = self._loop.create_future()
+        self._future: asyncio.Future[T | None] = self._loop.create_future()
 
-    def tell(self, job: Job | None, error: BaseException | None = None) -> None:
-        """Give the ended job, None if there is no such job, or what went wrong. From any thread."""
+    def tell(self, record: T | None, error: BaseException | None = None) -> None:
+        """Give what has ended, None if there is no such thing, or what went wrong. From any thread."""
         with suppress(RuntimeError):  # the loop was closed: nobody awaits any more
-            self._loop.call_soon_threadsafe(self._settle, job, error)
+            self._loop.call_soon_threadsafe(self._settle, record, error)
 
-    def _settle(self, job: Job | None, error: BaseException | None) -> None:
+    def _settle(self, record: T | None, error: BaseException | None) -> None:
         if self._future.done():
             return
         if error is None:
-            self._future.set_result(job)
+            self._future.set_result(record)
         else:
             self._future.set_exception(error)
 
-    async def end(self, timeout: float | None) -> Job | None:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
+    async def end(self, timeout: float | None) -> T | None:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
         """Wait to be told. Raises TimeoutError."""
         return await asyncio.wait_for(self._future, timeout)
 
@@ -70,11 +88,11 @@ class Lookout:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._lock = threading.Lock()
-        self._awaited: set[Awaited] = set()
+        self._awaited: set[Awaited[Any]] = set()
         self._thread: threading.Thread | None = None
 
-    def add(self, who: Awaited) -> None:
-        """Tell `who` when its job has ended; look once at once."""
+    def add(self, who: Awaited[Any]) -> None:
+        """Tell `who` when it is over; look once at once."""
         with self._lock:
             self._awaited.add(who)
             if self._thread is None:
@@ -84,7 +102,7 @@ class Lookout:
         with self.engine.read() as view:
             self._look(view, [who])
 
-    def drop(self, who: Awaited) -> None:
+    def drop(self, who: Awaited[Any]) -> None:
         """Forget someone who no longer awaits."""
         with self._lock:
             self._awaited.discard(who)
@@ -110,9 +128,9 @@ class Lookout:
             for who in found:
                 who.tell(None, error)
 
-    def _look(self, view: View, found: list[Awaited]) -> None:
+    def _look(self, view: View, found: list[Awaited[Any]]) -> None:
         for who in found:
-            job = last_of(view, who.job_id)
-            if job is None or job.has_ended:
+            seen = who.look(view)
+            if seen.over:
                 self.drop(who)
-                who.tell(job)
+                who.tell(seen.record)

@@ -88,6 +88,8 @@ class Options(TaskOptions, total=False):
     key: str
     #: An open transaction of the same database, which the job becomes part of (`sqlite:` only).
     connection: Connection
+    #: How long `.direct(…)` waits for its queue: None without limit, 0 not at all.
+    wait: Seconds | None
 
 
 #: Option → field of a new job, where the names differ.
@@ -113,12 +115,14 @@ class Chosen(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
     #: The caller's transaction to write in; none of a job's fields.
     connection: Any = None
+    #: Seconds a direct execution waits for its queue; None without limit.
+    wait: Any = None
 
     def plus(self, options: Options | TaskOptions, kind: type = Options) -> Chosen:
         """Give these options with others on top. Raises InvalidArguments for one that `kind` does not list."""
         added = chosen_fields(options, kind)
-        connection = added.pop("connection", self.connection)
-        return Chosen({**self.fields, **added}, connection)
+        connection, wait = added.pop("connection", self.connection), added.pop("wait", self.wait)
+        return Chosen({**self.fields, **added}, connection, wait)
 
     def new_job(self, *, job_id: str, job_type: str, namespace: str, params: msgspec.Raw) -> NewJob:
         """Build the job these options ask for."""

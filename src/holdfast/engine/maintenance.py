@@ -18,12 +18,12 @@ from holdfast.engine.handmade import adopt
 from holdfast.engine.rounds import fire_due
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
-from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
+from holdfast.model.commands import EndSession, EndSessions, Expire, MendGroups, Prune, Retention
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
 from holdfast.model.times import FOREVER, Timestamp, later
-from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.reservations import local_holders
+from holdfast.rules.retention import FEED_S, LOGS_S, has_old
 from holdfast.rules.state import Lane
 from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import View
@@ -35,10 +35,6 @@ LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION, Lane.TURN)
 TICKING = (*LAPSING, Lane.SCHEDULE)
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
-#: How long events are kept for the feed, in seconds.
-FEED_S = 7 * 86_400
-#: How long the lines of runs are kept, in seconds.
-LOGS_S = 7 * 86_400
 #: A blob that nobody names is kept so long, for whoever is about to. Seconds.
 ORPHAN_S = 86_400
 #: Seconds between two looks for such blobs.
@@ -60,6 +56,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     #: Schedules may still be due: a round of firing lasts a moment.
     more: bool = False
     pruned: int = 0
+    #: Groups that lacked what the end of a member should have brought.
+    mended: int = 0
     #: Wishes that lay in hand-made files, fulfilled.
     adopted: int = 0
     #: Events dropped from the feed.
@@ -73,7 +71,8 @@ def recover(engine: Engine) -> Report:
     ended = 0
     if not engine.store.promises.many_processes:
         ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
-    return Report(ended_sessions=ended, expired=_expire(engine), adopted=adopt(engine))
+    mended = _all(engine, MendGroups(limit=LIMIT))
+    return Report(ended_sessions=ended, expired=end_lapsed(engine), mended=mended, adopted=adopt(engine))
 
 
 def end_dead_sessions(engine: Engine) -> int:
@@ -87,7 +86,7 @@ def end_dead_sessions(engine: Engine) -> int:
 
 def tick(engine: Engine, retention: Retention | None = None) -> Report:
     """End what has lapsed, fire what is due, and remove what is old."""
-    expired = _expire(engine)
+    expired = end_lapsed(engine)
     fired, missed, more = fire_due(engine)
     kept = retention or Retention()
     sweep = Prune(retention=kept, limit=LIMIT)
@@ -95,9 +94,11 @@ def tick(engine: Engine, retention: Retention | None = None) -> Report:
     if refusal is not None:
         raise refusal.error()
     now = engine.look().now
-    pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
-    trimmed = _trim(engine, later(now, -FEED_S))
-    swept = _sweep(engine, now)
+    with engine.read() as view:
+        is_due, seq = has_old(view, kept, now), view.seq
+    pruned = _all(engine, sweep) if is_due else 0
+    trimmed = _trim(engine, later(now, -(FEED_S if kept.feed_s is None else kept.feed_s)), _beyond(kept.feed_max, seq))
+    swept = _sweep(engine, kept, now)
     return Report(expired=expired, fired=fired, missed=missed, more=more, pruned=pruned, trimmed=trimmed, swept=swept)
 
 
@@ -112,7 +113,8 @@ def next_of(view: View, lanes: Iterable[Lane]) -> Timestamp | None:
     return min((when for lane in lanes if (when := view.next_due(lane)) is not None), default=None)
 
 
-def _expire(engine: Engine) -> int:
+def end_lapsed(engine: Engine) -> int:
+    """End what time has ended, and nothing else; give how much that was."""
     reading = engine.look()
     if engine.stepped_back:
         engine.stepped_back = False
@@ -144,31 +146,21 @@ def _watch_far_leases(engine: Engine, reading: Reading) -> None:
                 engine.watch.limit(job.job_id, job.token, reading.monotonic + job.lease_s)
 
 
-def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
-    limits = {
-        Lane.DONE: later(now, -kept.done_s),
-        Lane.FAILED: later(now, -kept.failed_s),
-        Lane.GROUP: later(now, -min(kept.done_s, kept.failed_s)),
-        Lane.COMMAND: later(now, -REMEMBER_S),
-        Lane.KEY: now,
-        Lane.PARKED: now,
-        Lane.RESERVED: later(now, -kept.reservations_s),
-        Lane.DELIVERED: later(now, -kept.deliveries_s),
-    }
-    with engine.read() as view:
-        return any((when := view.next_due(lane)) is not None and when <= limit for lane, limit in limits.items())
+def _beyond(most: int | None, seq: int) -> int:
+    """Give the number of the newest event beyond so many newest."""
+    return 0 if most is None else seq - most
 
 
-def _trim(engine: Engine, before: Timestamp) -> int:
+def _trim(engine: Engine, before: Timestamp, upto: int) -> int:
     """Drop old events until none is left: a busy store makes more of them in a minute than one step takes."""
-    total = step = engine.store.trim(before, LIMIT)
-    while step == LIMIT:
-        step = engine.store.trim(before, LIMIT)
+    total = step = engine.store.trim(before, LIMIT, upto=upto)
+    while step >= LIMIT:
+        step = engine.store.trim(before, LIMIT, upto=upto)
         total += step
     return total
 
 
-def _sweep(engine: Engine, now: Timestamp) -> int:
+def _sweep(engine: Engine, kept: Retention, now: Timestamp) -> int:
     """Once an hour, forget old lines and blobs that no record names. If they stay for longer, work goes on."""
     reading = engine.look()
     if reading.monotonic < engine.next_sweep:
@@ -176,7 +168,7 @@ def _sweep(engine: Engine, now: Timestamp) -> int:
     engine.next_sweep = reading.monotonic + SWEEP_EVERY_S
     store = engine.store
     try:
-        lines = _repeat(store.logs.sweep, later(now, -LOGS_S))
+        lines = _repeat(store.logs.sweep, later(now, -(LOGS_S if kept.logs_s is None else kept.logs_s)))
         return lines + _repeat(store.blobs.sweep, _unclaimed_before(engine, now))
     except StoreFailed as problem:
         log.warning("store.not_swept", extra={"error": problem.message})
@@ -201,7 +193,7 @@ def _repeat(step: Callable[[Timestamp, int], int], before: Timestamp) -> int:
     return total
 
 
-def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | Prune) -> int:
+def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | MendGroups | Prune) -> int:
     """Send a sweep until it finds nothing more; return how much it did."""
     total = 0
     while True:

@@ -31,6 +31,7 @@ from holdfast.model.commands import (
     Fire,
     GiveUp,
     Lease,
+    MendGroups,
     Move,
     Normalize,
     PauseDispatch,
@@ -72,8 +73,9 @@ from holdfast.rules.direct import decide_start_direct
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
 from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
-from holdfast.rules.flows import decide_flow, with_lapsed_turns, with_orphans, with_turns_of_the_dead
+from holdfast.rules.flows import decide_flow, with_lapsed_turns, with_old_flows, with_turns_of_the_dead
 from holdfast.rules.flowvalues import flow_problem_with
+from holdfast.rules.groupeffects import decide_mend
 from holdfast.rules.groups import decide_cancel_group, decide_create_group
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
@@ -132,6 +134,8 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
             return decide_enqueue(state, command, now)
         case CreateGroup():
             return decide_create_group(state, command, now)
+        case MendGroups():
+            return decide_mend(state, command, now, draws)
         case Lease():
             return decide_lease(state, command, now, draws)
         case Extend():
@@ -155,7 +159,7 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
         case EndSessions() | EndSession():
             return with_turns_of_the_dead(decide_end_sessions(state, command, now, draws), state, command)
         case Prune():
-            return with_orphans(decide_prune(state, command, now), state, command, now)
+            return with_old_flows(decide_prune(state, command, now), state, command, now)
         case Fire():
             return decide_fire(state, command, now, draws)
         case Trigger():

@@ -44,8 +44,8 @@ _TO: dict[type[ev.Event], JobStatus | None] = {
     ev.JobSkipped: JobStatus.CANCELLED,
     ev.JobDead: JobStatus.DEAD,
 }
-#: The events that may move a member, or make a group.
-MOVING = frozenset({*_TO, ev.JobCreated, ev.GroupCreated})
+#: The events that may move a member, make a group, or say what it is.
+MOVING = frozenset({*_TO, ev.JobCreated, ev.GroupCreated, ev.GroupChanged})
 
 
 def counted_as(event: Any) -> JobStatus | None:

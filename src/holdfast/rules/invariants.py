@@ -11,6 +11,7 @@ from holdfast.model.records import AUTHORITY, Authority, HeldKey, Queue, Record,
 from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
+from holdfast.model.webhooks import Delivery, DeliveryStatus
 from holdfast.rules.flowinvariants import Fault, Whole, flow_faults
 from holdfast.rules.groupfold import OVER, counts_of, moved, started_by, status_of
 from holdfast.rules.keys import table_key
@@ -49,6 +50,7 @@ def violations(state: Whole) -> Iterator[Fault]:
         yield from _key_faults(state, held)
     yield from _schedule_faults(state)
     yield from flow_faults(state)
+    yield from _delivery_faults(state)
     yield from _group_faults(state)
     yield from _reservation_faults(state)
 
@@ -158,6 +160,20 @@ def _run_faults(state: Whole, run: Run) -> Iterator[Fault]:
         yield Fault("PERS-002", f"run {run.run_id} has no job {run.job_id}", run.run_id)
     if (run.finished_at is None) != (run.status is None):
         yield Fault("INV-002", f"run {run.run_id} is {run.status} with finished_at {run.finished_at}", run.run_id)
+
+
+def _delivery_faults(state: Whole) -> Iterator[Fault]:
+    owed: dict[tuple[str, str, str], str] = {}
+    for delivery in state.all(Delivery):
+        name = delivery.delivery_id
+        debt = (delivery.webhook_id, delivery.run_id, delivery.event)
+        if debt in owed:
+            yield Fault("PERS-009", f"deliveries {owed[debt]} and {name} tell one webhook of one run", name)
+        owed[debt] = name
+        if (delivery.finished_at is None) != (delivery.status is DeliveryStatus.PENDING):
+            yield Fault("delivery", f"delivery {name} is {delivery.status} with an end at {delivery.finished_at}", name)
+        if delivery.claimed_until is not None and delivery.status is not DeliveryStatus.PENDING:
+            yield Fault("delivery", f"delivery {name} is {delivery.status} and still claimed", name)
 
 
 def _schedule_faults(state: Whole) -> Iterator[Fault]:

@@ -87,11 +87,11 @@ class MemoryStore:
         with self._lock:
             return self._added.wait_for(lambda: self._closed or self._tables.seq > after, timeout)
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Forget old events."""
         with self._lock:
             count = 0
-            while self._entries and self._entries[0].ts < before and count < limit:
+            while self._entries and count < limit and (self._entries[0].ts < before or self._entries[0].seq <= upto):
                 self._entries.popleft()
                 count += 1
             return count

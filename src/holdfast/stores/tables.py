@@ -26,6 +26,7 @@ from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
 from holdfast.stores.beside.naming import NAMING, named_by
+from holdfast.stores.ended import EndedJobs
 from holdfast.stores.flowlines import Flowlines
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
@@ -60,6 +61,7 @@ class Tables(Flowlines):
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
         super().__init__(self._due)
+        self._ended = EndedJobs()
         #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
         #: Who has which status; the QUEUED ones stand in their queues already, and so do the RUNNING ones.
@@ -134,6 +136,7 @@ class Tables(Flowlines):
             jobs = cast("Iterable[Job]", records)
             table.update({job.job_id: job for job in jobs})
             self._index_jobs(table.values())
+            self._ended.fill(table.values())
             return
         for record in records:
             self.put(kind, key_of(record), record)
@@ -203,6 +206,7 @@ class Tables(Flowlines):
             _place_of(lane, (job.namespace, job.queue)).add(place(job))
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].add((when, job.job_id))
+        self._ended.add(job)
         self._count(job, 1)
 
     def _take_out(self, job: Job) -> None:
@@ -215,6 +219,7 @@ class Tables(Flowlines):
             self._waiting.discard(job.job_id)
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].discard((when, job.job_id))
+        self._ended.discard(job)
         self._count(job, -1)
 
     def _must_wait(self, job: Job) -> bool:
@@ -454,6 +459,10 @@ class Tables(Flowlines):
         job_id = self._side.turn_of(group_id)
         return None if job_id is None else self._job(job_id)
 
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id."""
+        return (self.records[Group][group_id] for group_id in self._side.live_groups())
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         return self._side.webhooks(namespace)
@@ -533,6 +542,18 @@ class Tables(Flowlines):
                 return
             yield table[key]
 
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        return self._ended.queues()
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue, earliest end first."""
+        return (self._job(job_id) for job_id in self._ended.walk((namespace, queue, failed), until))
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> DueKey | None:
+        """Give the end and the id of the newest ended job beyond the `keep` newest, or None."""
+        return self._ended.beyond((namespace, queue, failed), keep)
+
     def next_due(self, lane: Lane) -> Timestamp | None:
         """Give the earliest time of a lane, or None."""
         first = next(self._due[lane].walk(), None)
@@ -583,10 +604,10 @@ class Tables(Flowlines):
         found = (cast("Group", table[key]) for key in self._side.groups(query.namespace, query.before))
         return list(islice((group for group in found if query.status in (None, group.status)), query.limit))
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order."""
         # Asked by people, a few times an hour: passing all keys is cheaper than an index that every new job pays for.
-        return nsmallest(limit, (JobId(job_id) for job_id in self.records[Job] if job_id.startswith(prefix)))
+        return nsmallest(limit, (found for found in self.records[kind] if found.startswith(prefix)))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""
@@ -657,7 +678,4 @@ def _dues(job: Job, *, waits: bool) -> Sequence[tuple[Lane, Timestamp]]:
         return [(lane, when) for lane, when in times if when is not None]
     if job.lease_expires_at is not None:
         return ((Lane.LEASE, job.lease_expires_at),)
-    if job.finished_at is None or job.group_id is not None:
-        return ()
-    lasting = job.status is JobStatus.FAILED or job.status is JobStatus.DEAD
-    return ((Lane.FAILED if lasting else Lane.DONE, job.finished_at),)
+    return ()

@@ -247,9 +247,9 @@ class WalStore:
 
     # --- looking after bytes ----------------------------------------------------------------------------------------
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Do nothing: the log is shortened by checkpoints, back to the snapshot before the last."""
-        del before, limit
+        del before, limit, upto
         return 0
 
     def check(self) -> list[Finding]:

@@ -77,11 +77,12 @@ class Pump:
         engine: Engine,
         slots: Slots,
         scope: Scope,
-        retention: Retention,
+        retention: Retention | None,
         chores: Chores | None = None,
         *,
         until_idle: bool = False,
     ) -> None:
+        """Serve these slots; without `retention` the tick is left to others."""
         self._engine = engine
         self._chores = chores or Chores(engine, slots.poke)
         self._slots = slots
@@ -102,10 +103,9 @@ class Pump:
         self._fruitless = -1
         #: Monotonic times: when delayed jobs are due or a rate opens, when to tick, when to look at what runs.
         self._delayed_at = _NEVER
-        self._tick_at = 0.0
+        self._tick_at = self._sweep_at = _NEVER if retention is None else 0.0
         #: The fires of schedules were compared with the rules of their zones, which may be newer.
         self._is_replanned = False
-        self._sweep_at = 0.0
         self._look_at = 0.0
         #: How often the clock had stepped when it was last asked.
         self._steps = 0
@@ -286,7 +286,7 @@ class Pump:
         for held, reply in zip(renewals, replies[len(reports) :], strict=False):
             self._renewed(held, reply, now)
         if room:
-            self._leased(replies[-1], room, now)
+            self.take(replies[-1], room, now)
         reach("pump.sent")
 
     def _lease(self, room: int) -> Lease:
@@ -333,7 +333,8 @@ class Pump:
         self._slots.forget(held)
         self._stop(held, Stop.LOST)
 
-    def _leased(self, reply: Reply, room: int, now: float) -> None:
+    def take(self, reply: Reply, room: int, now: float) -> None:
+        """Run what was granted, by a command that was sent at `now` (monotonic). Raises a refusal."""
         if isinstance(reply, Refusal):
             raise reply.error()
         assert isinstance(reply, Leased)
@@ -363,6 +364,7 @@ class Pump:
         more = tick(self._engine, self._retention).more
         # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
         self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
+        self._hope = self._hope or more
         self._looked = False
         return True
 
@@ -412,7 +414,7 @@ class Pump:
             if ready and self._seq == self._fruitless:
                 # No event may ever come: a rate opens by time alone.
                 waits.append(next_opening(view, scope.namespace, scope.queues, at))
-            first = next_of(view, TICKING)
+            first = None if self._retention is None else next_of(view, TICKING)
             owed = view.next_due(Lane.DELIVERY)
             running = self._slots.held()
             self._unseen = bool(running) and now < self._look_at

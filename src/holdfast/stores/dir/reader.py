@@ -16,7 +16,7 @@ from holdfast.model.jobs import Job, JobStatus, RunStatus
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.fold import LOST
 from holdfast.stores.dir import jobfile
-from holdfast.stores.dir.camel import fields_of
+from holdfast.stores.dir.camel import Fields, fields_of
 from holdfast.stores.dir.jobfile import MAY_BE, JobFile
 from holdfast.stores.dir.kinds import number_in
 from holdfast.stores.dir.names import is_canonical, name_of
@@ -48,9 +48,8 @@ def text_at(fs: FS, folder: str, name: str) -> bytes:
         raise
 
 
-def is_ours(text: bytes, name: str, applied: int) -> bool:
+def is_ours(fields: Fields, name: str, applied: int) -> bool:
     """Tell a file of this store from one that somebody put here. Raises Unreadable."""
-    fields = fields_of(text)
     seq = number_in(fields)
     if seq is None or seq > applied:
         return False
@@ -69,9 +68,10 @@ def mtime_of(found: Stat | None) -> Timestamp:
 def ended_file(fs: FS, folder: str, state: str, name: str, applied: int) -> JobFile:
     """Read the file of an ended job, ours or somebody's history. Raises what `text_at` does."""
     text = text_at(fs, folder, name)
-    if not is_ours(text, name, applied):
+    fields = fields_of(text)
+    if not is_ours(fields, name, applied):
         return _right_name(name, history(text, name, state, mtime_of(fs.stat(path_of(folder, name)))))
-    file = jobfile.read(text, state)
+    file = jobfile.read_fields(fields, state)
     if file.state in MAY_BE[state] and file.job.finished_at is not None and file.job.token is None:
         return file
     # Moved here by hand, or written by a program that knows less than we do.

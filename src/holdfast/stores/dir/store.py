@@ -44,7 +44,7 @@ from holdfast.stores.dir.intent import Drop, Effect, Image, Told
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT
 from holdfast.stores.dir.names import name_of
-from holdfast.stores.dir.opening import Opening, demand_private, prepare, refuse_missing
+from holdfast.stores.dir.opening import demand_private, load, prepare, refuse_missing
 from holdfast.stores.dir.places import state_of
 from holdfast.stores.dir.reader import Irregular, ended_file
 from holdfast.stores.dir.tables import DirTables
@@ -68,8 +68,9 @@ class DirStore:
 
     promises = Promises(name="dir", durability=Durability.SYNC, many_processes=False, reopens=True)
 
-    def __init__(self, fs: FS, path: str, clock: Clock, *, readonly: bool, lock: Lock | None) -> None:
+    def __init__(self, fs: FS, path: str, clock: Clock, *, lock: Lock | None, fresh: bool = False) -> None:
         """Take over a directory, locked unless it is only to be read; use `open`."""
+        readonly = lock is None
         self._path = path
         self._fs = Below(fs, "data")
         self._clock = clock
@@ -83,7 +84,7 @@ class DirStore:
         #: Further effects that go with the next change of a job.
         self._errands: dict[str, list[Effect]] = {}
         self._tables = DirTables(self._read_ended, self._is_touched)
-        opened = Opening(self._fs, path, clock, self._tables, readonly=readonly).run()
+        opened = load(self._fs, path, clock, self._tables, readonly=readonly, fresh=fresh)
         self._opened = opened
         self.report = opened.report
         self._places, self._feed, self._quarantine = opened.places, opened.feed, opened.quarantine
@@ -117,11 +118,11 @@ class DirStore:
                 fs = _files(root, network=network, create=not readonly)
             if readonly:
                 refuse_missing(fs, root)
-                return cls(fs, root, clock, readonly=True, lock=None)
+                return cls(fs, root, clock, lock=None)
             lock, _ = take_lock(fs, JournalOptions(), clock, root)
             try:
-                prepare(fs, Below(fs, "data"), root, clock)
-                store = cls(fs, root, clock, readonly=False, lock=lock)
+                fresh = prepare(fs, Below(fs, "data"), root, clock)
+                store = cls(fs, root, clock, lock=lock, fresh=fresh)
             except BaseException:
                 lock.release()
                 raise
@@ -285,6 +286,7 @@ class DirStore:
         except Unreadable as problem:
             if self._readonly:
                 log.warning("record.unreadable", extra={"file": path_of(folder, name), "reason": str(problem)})
+                self._opened.unreadable.append((path_of(folder, name), str(problem)))
             else:
                 self._quarantine.take(folder, name, str(problem))
                 self._places.leave(name)
@@ -349,6 +351,12 @@ class DirStore:
             self._demand_writable()
             self._wishes.refused(wish, reason)
 
+    def set_aside(self) -> int:
+        """Count the files in quarantine."""
+        with self._lock, telling(self._path, "looking at the quarantine"):
+            self._demand_open()
+            return len(self._quarantine.all())
+
     @contextmanager
     def _failing(self, doing: str) -> Iterator[None]:
         """Stop the store if a write fails: what the files are then, only reopening tells."""
@@ -363,12 +371,12 @@ class DirStore:
 
     # --- looking after files ------------------------------------------------------------------------------------------
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Forget the oldest file of the feed, if all in it is older; whole files only, never the newest."""
         del limit
         with self._lock, telling(self._path, "shortening the feed"):
             self._demand_writable()
-            return self._feed.trim(before)
+            return self._feed.trim(before, upto)
 
     def check(self) -> list[Finding]:
         """Read every file and compare it with what is known; list what is wrong."""

@@ -30,9 +30,10 @@ from holdfast.stores.dir.effects import job_effects
 from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import COMPLETED, FAILED, PENDING, RUNNING, number_in
+from holdfast.stores.dir.loading import Stray
 from holdfast.stores.dir.mending import mended_keys
 from holdfast.stores.dir.names import id_in, is_canonical, is_share, name_of, stem_of
-from holdfast.stores.dir.opening import Opened, Stray
+from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
 from holdfast.stores.dir.reader import Irregular, is_ours, mtime_of, text_at
 from holdfast.stores.dir.replay import jobs_in
@@ -169,7 +170,7 @@ class Wishes:
 
     def _asked_for(self, stray: Stray, text: bytes, new_id: Callable[[], str], asked: set[str]) -> Wish | None:
         folder, name = stray
-        if is_ours(text, name, self._tables.seq):
+        if is_ours(fields_of(text), name, self._tables.seq):
             known = self._tables.get(Job, id_in(name) or "") if "~" not in name else None
             if known is not None and known.has_ended and not self._is_in_place(known):
                 return self._retry(known, new_id, stray)

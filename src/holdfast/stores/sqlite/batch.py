@@ -162,11 +162,11 @@ class Batch(Lookups):
         if self._db.execute(SQL["promote"], (now, limit)).rowcount:
             self._promoted = True
 
-    def trim(self, before: Timestamp, limit: int) -> int:
-        """Forget events older than `before`; the chain goes on from the last of them."""
+    def trim(self, before: Timestamp, limit: int, upto: int) -> int:
+        """Forget events older than `before` or numbered up to `upto`; the chain goes on from the last of them."""
         count = 0
         for seq, ts, chain in self._db.execute(SQL["oldest_events"], (limit,)).fetchall():
-            if ts >= before:
+            if ts >= before and seq > upto:
                 break
             self._now = self._now._replace(trimmed_seq=seq, trimmed_chain=chain)
             count += 1

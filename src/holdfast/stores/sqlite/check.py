@@ -96,9 +96,7 @@ def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
 
 def _turns(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
     for (job_id,) in db.execute(SQL["misplaced_turns"]):
-        message = (
-            f"{path}: the member {job_id} waits for its turn in a group, or does not, against what the group says."
-        )
+        message = f"{path}: member {job_id} of a group waits for its turn, or does not, against what the group says."
         yield Finding(code="turn", message=message, remedy=_RESTORE, file=path, id=job_id)
 
 

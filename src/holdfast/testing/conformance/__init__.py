@@ -34,7 +34,7 @@ from holdfast.testing.conformance.queries import Queries
 from holdfast.testing.conformance.reopening import Reopening
 from holdfast.testing.conformance.reports import Reports, StateTable
 from holdfast.testing.conformance.reservations import DirectRuns, Reservations
-from holdfast.testing.conformance.retention import Keeping
+from holdfast.testing.conformance.retention import Bounded, Keeping, KeepingByQueue
 from holdfast.testing.conformance.retry import ManualRetries, Retries
 from holdfast.testing.conformance.schedules import Fires, Late, Overlaps, Templates, Wishes
 from holdfast.testing.conformance.ttl import LatestStart
@@ -43,6 +43,7 @@ from holdfast.testing.conformance.webhooks import Deliveries, Owed, Webhooks
 __all__ = [
     "Atomicity",
     "BadInput",
+    "Bounded",
     "Clocks",
     "Concurrency",
     "Conformance",
@@ -59,6 +60,7 @@ __all__ = [
     "Groups",
     "Harness",
     "Keeping",
+    "KeepingByQueue",
     "Keys",
     "LargePayloads",
     "Late",
@@ -117,6 +119,8 @@ class Conformance(
     Reservations,
     DirectRuns,
     Keeping,
+    KeepingByQueue,
+    Bounded,
     Feed,
     Wait,
     Queries,
