@@ -50,7 +50,7 @@ class Halt(BaseException):
     """Leaves the user's code for good: it continues as new, or differs from its history. Nothing should catch it."""
 
 
-class Open(msgspec.Struct, gc=False):
+class Open(msgspec.Struct):
     """Something the code waits for that ends by an event."""
 
     kind: AnyKind
@@ -115,6 +115,7 @@ class Execution:
         self._step_no = 0
         self._is_over = False
         self._refused = 0
+        self._interrupt: Exception | None = None
         #: What `check` tells beside differences.
         self.notes: list[str] = []
         #: Bytes of the history so far, nearly.
@@ -188,8 +189,19 @@ class Execution:
             self._loop.run_until_idle()
         finally:
             leave(before)
+        if self._interrupt is not None:
+            raise self._interrupt
         if self.blocked is None and self.terminal is None:
             self._settle()
+
+    def interrupt(self, problem: Exception) -> None:
+        """Stop, from another thread, before the next callback; `problem` leaves the turn, and nothing is decided.
+
+        Code that does not come to its next callback must be left by an exception in its thread: raise Halt there.
+        """
+        self._interrupt = problem
+        if hasattr(self, "_loop"):
+            self._loop.halted = True
 
     def _start(self, event: Event, kind: kinds.OrchestrationStarted) -> bool:
         self.started = event

@@ -64,16 +64,8 @@ Stage = Literal["running", "blocked", "abandoned", "over"]
 class Turn:
     """One turn of one instance."""
 
-    def __init__(
-        self,
-        definitions: Definitions,
-        item: OrchestrationItem,
-        *,
-        now_ms: int,
-        seed: int = 0,
-        resident: Execution | None = None,
-    ) -> None:
-        """Open the turn and deliver its batch. `seed` is random, and used only if an execution begins here."""
+    def __init__(self, definitions: Definitions, item: OrchestrationItem, *, seed: int = 0) -> None:
+        """Prepare a turn. `seed` is random, and used only if an execution begins here."""
         self._definitions = definitions
         self._item = item
         self._seed = seed
@@ -89,9 +81,21 @@ class Turn:
         self._late: list[WorkItem] = []
         self._is_kept_awake = False
         self._terminal_recorded = False
-        self._open(resident, now_ms)
+        self._interrupt: Exception | None = None
 
     # --- opening ------------------------------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int, resident: Execution | None = None) -> None:
+        """Bring the execution to where its history ends and deliver the batch. Raises what `interrupt` was given."""
+        self._open(resident, now_ms)
+        if resident is not None and resident is not self.execution:
+            resident.close(clean_up=False)
+
+    def interrupt(self, problem: Exception) -> None:
+        """Stop the turn, from another thread, before its next callback; it must then be discarded."""
+        self._interrupt = problem
+        if self.execution is not None:
+            self.execution.interrupt(problem)
 
     def _open(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
@@ -177,6 +181,8 @@ class Turn:
     def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
         item = self._item
         self.execution = Execution(definition, self._definitions, item.instance, execution_id, item.kv_snapshot)
+        if self._interrupt is not None:
+            self.execution.interrupt(self._interrupt)
         return self.execution
 
     def _abandon_unregistered(self, name: str, version: str | None) -> None:
@@ -402,6 +408,20 @@ class Turn:
     def _live(self) -> Execution:
         assert self.execution is not None
         return self.execution
+
+
+def run_turn(
+    definitions: Definitions,
+    item: OrchestrationItem,
+    *,
+    now_ms: int,
+    seed: int = 0,
+    resident: Execution | None = None,
+) -> Turn:
+    """Run a turn as far as it comes without steps being run."""
+    turn = Turn(definitions, item, seed=seed)
+    turn.begin(now_ms, resident)
+    return turn
 
 
 def is_current(resident: Execution, item: OrchestrationItem) -> bool:
