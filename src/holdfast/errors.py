@@ -136,8 +136,8 @@ class NondeterminismError(UsageError):
         self.location = str(facts.get("location", ""))
 
     def __str__(self) -> str:
-        """Give both sides, then the next step on a line of its own."""
-        return f"{self.message}\n  {self.hint}".rstrip()
+        """Give both sides, each on its line, then the next step on its own."""
+        return f"{self.message}\n  {self.hint}" if "\n" in self.message else super().__str__()
 
 
 class TurnTimeout(UsageError):

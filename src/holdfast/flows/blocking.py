@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from asyncio import events
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
@@ -54,6 +54,8 @@ class Lockstep:
     def wait(self, awaited: Awaitable[Any]) -> Any:
         """Block the thread until the loop has the result."""
         if self._is_evicted:
+            if isinstance(awaited, Coroutine):
+                awaited.close()
             raise Evicted
         self._requests.put((awaited, None, None))
         value, problem = self._answers.get()

@@ -6,6 +6,7 @@ except the code hash, which is information only.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import re
@@ -87,12 +88,12 @@ class Definition:
         if self.on_nondeterminism not in {"block", "fail"}:
             raise InvalidValue(f"workflow {self.name!r}: on_nondeterminism is 'block' or 'fail'.")
 
-    @property
+    @functools.cached_property
     def is_blocking(self) -> bool:
         """It is a plain `def`: its calls block instead of being awaited."""
         return not inspect.iscoroutinefunction(self.function)
 
-    @property
+    @functools.cached_property
     def code_hash(self) -> str:
         """Tell whether the code is the same text; never compared by the runtime."""
         try:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.flows.execution import Continuation, Execution, cancelled_details
+from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.outbox import Outbox
 from holdfast.model import kinds
-from holdfast.model.details import CANCELLED, ErrorDetails
+from holdfast.model.details import CANCELLED, DEAD, Category, ErrorDetails
 from holdfast.model.history import (
     REPAIR_EVENT_ID,
     Event,
@@ -26,13 +26,13 @@ from holdfast.model.kinds import AnyKind, Carried
 from holdfast.model.workitems import (
     CancelInstance,
     ContinueAsNew,
+    ExternalRaised,
     QueueMessage,
+    StartOrchestration,
     SubOrchCompleted,
     SubOrchFailed,
     WorkItem,
 )
-
-__all__ = ["OpenWork", "cancelled_details", "conclude", "end_from_history", "open_in", "open_of"]
 
 
 class OpenWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,12 +150,12 @@ def _tell_parent(started: Event, terminal: AnyKind) -> WorkItem | None:
 def next_execution(execution: Execution, asked: Continuation, late: Sequence[WorkItem]) -> list[WorkItem]:
     """Give the message that begins the next execution, and what must come after it.
 
-    Signals nobody read go along, those that came too late for this one behind them; a cancel or start is sent again.
+    `late` are messages that go on: signals travel behind those nobody read, a cancel or start is sent again.
     """
     begun = execution.started.kind
     assert isinstance(begun, kinds.OrchestrationStarted)
     signals: list[Carried] = [
-        (item.name, item.data) for item in late if isinstance(item, QueueMessage) and is_signal(item)
+        (item.name, item.data) for item in late if isinstance(item, QueueMessage | ExternalRaised)
     ]
     following = ContinueAsNew(
         instance=execution.instance,
@@ -168,7 +168,7 @@ def next_execution(execution: Execution, asked: Continuation, late: Sequence[Wor
         carry_forward_events=(*execution.mailboxes.unread(), *signals),
         initial_custom_status=execution.published.status,
     )
-    return [following, *(item for item in late if is_sent_again(item))]
+    return [following, *(item for item in late if isinstance(item, CancelInstance | StartOrchestration))]
 
 
 def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int) -> TurnCommit:
@@ -197,11 +197,28 @@ def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int
     return outbox.take(conclude(outbox, history[0], terminal, open_in(history)))
 
 
-def is_signal(item: QueueMessage) -> bool:
-    """Tell whether a message is a signal that an execution can hand on; an answer belongs to one execution."""
-    return not item.name.startswith("@")
+def goes_on(item: WorkItem) -> bool:
+    """Tell whether a message that met the end of an execution is meant for the next as well.
+
+    An answer to a decision, or a completion, belongs to the execution that asked.
+    """
+    match item:
+        case QueueMessage():
+            return not item.name.startswith("@")
+        case ExternalRaised() | CancelInstance() | StartOrchestration():
+            return True
+        case _:
+            return False
 
 
-def is_sent_again(item: WorkItem) -> bool:
-    """Tell whether a message that met the end of one execution is meant for the next as well."""
-    return isinstance(item, CancelInstance)
+def poison(item: OrchestrationItem, attempts: int, now_ms: int) -> TurnCommit:
+    """End an instance that was delivered too often without an answer; what was to be delivered stays in the details."""
+    kept = [msgspec.to_builtins(message) for message in item.messages]
+    details = ErrorDetails(
+        category=Category.POISON,
+        kind=DEAD,
+        message=f"delivered {attempts} times, and no turn came to its end: it kills its worker, or takes too long",
+        attempt_count=attempts,
+        data=msgspec.json.encode({"messages": kept}).decode(),
+    )
+    return end_from_history(item, details, now_ms)

@@ -21,7 +21,7 @@ from holdfast.flows.blocking import Lockstep
 from holdfast.flows.chance import Chance
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.failures import details_of, encoding_details
-from holdfast.flows.forbidden import inside, is_collecting
+from holdfast.flows.forbidden import enter, inside, is_collecting, leave
 from holdfast.flows.loop import Loop, Timer
 from holdfast.flows.mailboxes import Mailboxes
 from holdfast.flows.matching import UNAWAITED, Difference, Script, describe_event, describe_step, nondeterminism
@@ -40,6 +40,9 @@ from holdfast.model.workitems import CancelInstance
 #: The rules by which turns are run; written into the first event and pinned to the execution.
 ENGINE_VERSION = "1.0.0"
 
+#: Commands that are refused after the end before code that tries again and again is left by force.
+MANY_REFUSALS = 100
+
 log = logging.getLogger("holdfast.workflow")
 
 
@@ -47,11 +50,13 @@ class Halt(BaseException):
     """Leaves the user's code for good: it continues as new, or differs from its history. Nothing should catch it."""
 
 
-class Open(msgspec.Struct, gc=False):
+class Open(msgspec.Struct):
     """Something the code waits for that ends by an event."""
 
     kind: AnyKind
     future: asyncio.Future[AnyKind]
+    #: Sends its work off, given the event id; for a fork, which must do so again.
+    dispatch: Callable[[int], None]
     #: A child that stays when its parent ends.
     leave: bool = False
 
@@ -109,6 +114,8 @@ class Execution:
         self._recorded_patches: frozenset[str] = frozenset()
         self._step_no = 0
         self._is_over = False
+        self._refused = 0
+        self._interrupt: Exception | None = None
         #: What `check` tells beside differences.
         self.notes: list[str] = []
         #: Bytes of the history so far, nearly.
@@ -125,7 +132,7 @@ class Execution:
             )
             self.is_replaying = True
             while not self.blocked:
-                event = self._script.next_delivery(self._idle_words())
+                event = self._script.next_delivery(self._idle_words)
                 if event is None:
                     break
                 if isinstance(event.kind, kinds.TERMINAL):
@@ -177,10 +184,24 @@ class Execution:
         self._run()
 
     def _run(self) -> None:
-        with inside():
+        before = enter()
+        try:
             self._loop.run_until_idle()
+        finally:
+            leave(before)
+        if self._interrupt is not None:
+            raise self._interrupt
         if self.blocked is None and self.terminal is None:
             self._settle()
+
+    def interrupt(self, problem: Exception) -> None:
+        """Stop, from another thread, before the next callback; `problem` leaves the turn, and nothing is decided.
+
+        Code that does not come to its next callback must be left by an exception in its thread: raise Halt there.
+        """
+        self._interrupt = problem
+        if hasattr(self, "_loop"):
+            self._loop.halted = True
 
     def _start(self, event: Event, kind: kinds.OrchestrationStarted) -> bool:
         self.started = event
@@ -288,24 +309,46 @@ class Execution:
         return event
 
     def _demand_open(self) -> None:
+        if self._loop.halted and not self._is_over:
+            raise Halt
         if self._is_over or not self._loop.is_running() or is_collecting():
+            self._refused += 1
+            if self._refused > MANY_REFUSALS:
+                raise Halt
             raise WorkflowNotAllowed(
                 f"instance {self.instance!r}: what is asked for after the workflow's end, or by a finaliser, is not "
                 "done.",
                 hint="Await it before the workflow returns.",
                 instance=self.instance,
             )
-        if self._loop.halted:
+
+    def _demand_alive(self) -> None:
+        """Let only code wait for ever that will be closed; what is being closed must come to its end."""
+        if self._is_over:
             raise Halt
 
     def ask(
         self, kind: AnyKind, *, place: Place | None, dispatch: Callable[[int], None], leave: bool = False
     ) -> tuple[int, asyncio.Future[AnyKind]]:
-        """Give a command that ends by an event, and a future for that event's kind."""
-        event = self.give(kind, place=place, dispatch=dispatch)
+        """Give a command that ends by an event, and a future for that event's kind.
+
+        Code that is left for good waits for ever instead: an exception might be caught, and the command tried again.
+        """
         future: asyncio.Future[AnyKind] = self._loop.create_future()
-        self.open[event.event_id] = Open(kind=event.kind, future=future, leave=leave)
+        try:
+            event = self.give(kind, place=place, dispatch=dispatch)
+        except Halt:
+            self._demand_alive()
+            return 0, future
+        self.open[event.event_id] = Open(kind=event.kind, future=future, dispatch=dispatch, leave=leave)
         return event.event_id, future
+
+    def dispatch_again(self) -> None:
+        """Send off all open work once more: this execution goes on from a copy of another's history."""
+        for event_id, opened in self.open.items():
+            opened.dispatch(event_id)
+        for event_id, timer in self.timers.items():
+            self.outbox.wake(event_id, timer.fire_at_ms)
 
     def withdraw(self, event_id: int, reason: str) -> None:
         """No longer wait for an activity, child or decision: it is cancelled in this commit, unless it ended."""
@@ -352,11 +395,15 @@ class Execution:
 
     def begin_step(self, call: StepCall) -> asyncio.Future[AnyKind]:
         """Give a step its number; it runs when replay is over, unless its outcome is found there."""
-        self._demand_open()
+        call.future = self._loop.create_future()
+        try:
+            self._demand_open()
+        except Halt:
+            self._demand_alive()
+            return call.future
         self._step_no += 1
         call.step_no = self._step_no
         call.instance, call.execution_id = self.instance, self.execution_id
-        call.future = self._loop.create_future()
         self.steps[call.step_no] = call
         return call.future
 
@@ -387,15 +434,22 @@ class Execution:
     def start_timer(self, timer: Timer, when: float) -> None:
         """Record a timer."""
         fire_at = self.now_ms + delay_ms(when - self.time())
-        event = self.give(
-            kinds.TimerCreated(fire_at_ms=fire_at), dispatch=lambda event_id: self.outbox.wake(event_id, fire_at)
-        )
-        timer.event_id = event.event_id
+        try:
+            event = self.give(
+                kinds.TimerCreated(fire_at_ms=fire_at), dispatch=lambda event_id: self.outbox.wake(event_id, fire_at)
+            )
+        except Halt:
+            self._demand_alive()
+            return  # it never fires, and nobody is left to miss it
+        assert isinstance(event.kind, kinds.TimerCreated)
+        timer.event_id, timer.fire_at_ms = event.event_id, event.kind.fire_at_ms
         self.timers[event.event_id] = timer
 
     def stop_timer(self, timer: Timer) -> None:
         """Forget a timer that has not fired; asyncio stops fired ones too, which changes nothing."""
-        if self.timers.pop(timer.event_id, None) is not None and not self._is_over:
+        if self._is_over:
+            return  # what is open at the end is taken back by the end
+        if self.timers.pop(timer.event_id, None) is not None:
             self.outbox_if_new().let_sleep(timer.event_id)
 
     def report(self, problem: dict[str, Any]) -> None:

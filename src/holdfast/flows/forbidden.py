@@ -1,21 +1,25 @@
 """What a workflow may not do, because it could not be replayed, and what to use instead.
 
 Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refuses, within a turn only, what the
-interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. Importing a module is exempt. No sandbox:
-clocks and randomness read directly are found by replay, by the linter, and by `holdfast.testing`.
+interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. Where an older interpreter does not tell,
+the function itself is wrapped, once the first turn runs. Imports and log handlers are exempt. No sandbox: clocks and
+randomness are found by replay, by the linter, and by `watching` in tests.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from holdfast.errors import WorkflowNotAllowed
-from holdfast.flows.places import caller, is_importing
+from holdfast.flows.places import caller, is_incidental
 
 _STEP = "do it in hf.step(fn, …) or in a task"
 _SOCKETS = ("open sockets or servers", _STEP)
@@ -123,15 +127,39 @@ _hooked = False
 
 def _audit(event: str, _args: tuple[Any, ...]) -> None:
     if _turns.inside and event in AUDITED:
-        if is_importing():
+        if is_incidental():
             return
         with outside():  # or writing the refusal might be refused
             problem = refusal(*AUDITED[event])
         raise problem
 
 
+def _wrap_untold() -> None:
+    """Let functions tell that older interpreters do not audit. What was imported by name before stays as it is."""
+    if sys.version_info < (3, 12):
+        _wrap(threading, "_start_new_thread", "_thread.start_new_thread")
+    if sys.version_info < (3, 13):
+        _wrap(time, "sleep", "time.sleep")
+
+
+def _wrap(module: ModuleType, name: str, event: str) -> None:
+    real = getattr(module, name)
+
+    @functools.wraps(real)
+    def telling(*args: Any, **kwargs: Any) -> Any:
+        _audit(event, args)
+        return real(*args, **kwargs)
+
+    setattr(module, name, telling)
+
+
 def _on_collection(phase: str, _facts: dict[str, int]) -> None:
     _turns.collecting = phase == "start"
+
+
+def is_inside() -> bool:
+    """Tell whether workflow code runs in this thread now."""
+    return _turns.inside
 
 
 def is_collecting() -> bool:
@@ -139,22 +167,34 @@ def is_collecting() -> bool:
     return _turns.collecting
 
 
-@contextmanager
-def inside() -> Iterator[None]:
-    """Guard this thread while workflow code runs in it."""
+def enter() -> bool:
+    """Guard this thread from here on, and say whether it was guarded before."""
     global _hooked  # noqa: PLW0603 - the interpreter has one list of hooks, and takes none back
     if not _hooked:
         with _hook_mutex:
             if not _hooked:
                 sys.addaudithook(_audit)
+                _wrap_untold()
                 gc.callbacks.append(_on_collection)
                 _hooked = True
     before = _turns.inside
     _turns.inside = True
+    return before
+
+
+def leave(before: bool) -> None:  # noqa: FBT001 - what `enter` gave
+    """Be guarded again as before."""
+    _turns.inside = before
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """Guard this thread while workflow code runs in it."""
+    before = enter()
     try:
         yield
     finally:
-        _turns.inside = before
+        leave(before)
 
 
 @contextmanager

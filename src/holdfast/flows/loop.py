@@ -23,6 +23,9 @@ from holdfast.flows.forbidden import LOOP, refusal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+#: What a thread was doing before this loop ran in it.
+_Before = tuple[asyncio.AbstractEventLoop | None, Any]
+
 #: Tasks and generators that ended are let go when there are twice as many as were left last time, and at least these.
 SWEEP = 64
 
@@ -50,9 +53,12 @@ class Timekeeper(Protocol):
 class Timer(asyncio.TimerHandle):
     """A call that is due at a time."""
 
-    __slots__ = ("event_id",)
+    __slots__ = ("event_id", "fire_at_ms")
 
+    #: 0: it is no durable one.
     event_id: int
+    #: The recorded time, which may be another than the code asks for now.
+    fire_at_ms: int
 
 
 class FlowFuture(asyncio.Future[T]):
@@ -110,28 +116,38 @@ class Loop(asyncio.AbstractEventLoop):
     def run_until_idle(self) -> None:
         """Call what is ready, in order, until nothing is or the loop was halted."""
         ready = self._ready
-        with self._active():
+        before = self._enter()
+        try:
             while ready and not self.halted:
                 handle = ready.popleft()
                 if not handle.cancelled():
-                    # Its task keeps a SystemExit, and fails by it; a worker does not end because a workflow says so.
-                    with suppress(SystemExit):
+                    try:
                         handle._run()  # noqa: SLF001 - a handle is run by its loop; there is no other way
+                    except SystemExit:
+                        continue  # its task keeps it, and fails by it; no worker ends because a workflow says so
+        finally:
+            self._leave(before)
 
-    @contextmanager
-    def _active(self) -> Iterator[None]:
+    def _enter(self) -> _Before:
         """Be the running loop of this thread, for asyncio and for asynchronous generators."""
-        before = events._get_running_loop()  # noqa: SLF001 - what asyncio.run does
-        hooks = sys.get_asyncgen_hooks()
+        before = events._get_running_loop(), sys.get_asyncgen_hooks()  # noqa: SLF001 - what asyncio.run does
         sys.set_asyncgen_hooks(firstiter=self._keep_generator, finalizer=_let_go)
         events._set_running_loop(self)  # noqa: SLF001 - the same
         self._running = True
+        return before
+
+    def _leave(self, before: _Before) -> None:
+        self._running = False
+        events._set_running_loop(before[0])  # noqa: SLF001 - the same
+        sys.set_asyncgen_hooks(*before[1])
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        before = self._enter()
         try:
             yield
         finally:
-            self._running = False
-            events._set_running_loop(before)  # noqa: SLF001 - the same
-            sys.set_asyncgen_hooks(*hooks)
+            self._leave(before)
 
     def _keep_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         # Kept until it ends: the moment of its collection is no event, so nothing may hang on it.
@@ -161,7 +177,6 @@ class Loop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call it after all that is ready now."""
-        self._demand_alive()
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -176,9 +191,8 @@ class Loop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call it when a durable timer fires; if its time has come, after all that is ready now."""
-        self._demand_alive()
         timer = Timer(when, callback, args, self, context)
-        timer.event_id = 0
+        timer.event_id = timer.fire_at_ms = 0
         if when <= self.time():
             self._ready.append(timer)
         else:
@@ -205,7 +219,12 @@ class Loop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None, **rest: Any
     ) -> asyncio.Task[T]:
         """Make a task; without a name it gets its number in the execution, as every replay gives it."""
-        self._demand_alive()
+        if self._closed:
+            coro.close()
+            raise WorkflowNotAllowed(
+                "the workflow is no longer in this process; what its clean-up asks for now is not done.",
+                hint="It is asked for again wherever the workflow goes on.",
+            )
         _refuse_unordered(coro)
         if rest.pop("eager_start", None):
             raise refusal("start tasks eagerly", "let them start in the order they were created")
@@ -214,6 +233,8 @@ class Loop(asyncio.AbstractEventLoop):
         task: FlowTask[T] = FlowTask(
             coro, loop=self, number=number, name=name or f"task-{self._named}", context=context
         )
+        # Dropped only with the whole execution, on purpose.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own switch for this
         # Held until done: a task that nobody else holds must not vanish when memory happens to be collected.
         self._tasks[number] = task
         if len(self._tasks) > self._sweep_tasks:
@@ -266,27 +287,17 @@ class Loop(asyncio.AbstractEventLoop):
         if self._closed:
             return
         self.halted = self._closed = True
+        suspended: list[Any] = [task.get_coro() for task in self.live_tasks()]
+        suspended.extend(getattr(generator, "ag_await", None) for generator in self._generators)
+        with self._active():
+            for coro in suspended:
+                if isinstance(coro, Coroutine):
+                    # Users' clean-up may fail: the code is thrown away, and nobody would hear of it.
+                    with suppress(BaseException):
+                        coro.close()
         self._ready.clear()
-        for task in self.live_tasks():
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is dropped on purpose
-            coro = task.get_coro()
-            assert isinstance(coro, Coroutine)
-            with suppress(BaseException):  # users' clean-up may fail: the code is thrown away, and nobody would hear
-                coro.close()
-        for generator in self._generators:
-            inner = getattr(generator, "ag_await", None)
-            if isinstance(inner, Coroutine):
-                with suppress(BaseException):  # the same
-                    inner.close()
         self._tasks.clear()
         self._generators.clear()
-
-    def _demand_alive(self) -> None:
-        if self._closed:
-            raise WorkflowNotAllowed(
-                "the workflow is no longer in this process; what its clean-up asks for now is not done.",
-                hint="It is asked for again wherever the workflow goes on.",
-            )
 
 
 def _install_refusals() -> None:

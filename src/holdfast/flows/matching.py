@@ -75,7 +75,7 @@ class Script:
         self.notes: list[str] = []
         _demand_whole(events)
 
-    def next_delivery(self, found: str) -> Event | None:
+    def next_delivery(self, found: Callable[[], str]) -> Event | None:
         """Give the next thing that happened; None at the end. Raises Difference if a command was to come first.
 
         `found` words what the code does instead of giving it.
@@ -85,7 +85,7 @@ class Script:
             event = self._events[at]
             if not isinstance(event.kind, _PASSED):
                 if is_command(event):
-                    raise Difference(event, found)
+                    raise Difference(event, found())
                 self._pass_to(at)
                 self._at = at + 1
                 return event
@@ -115,6 +115,8 @@ class Script:
 
     def _pass_to(self, at: int) -> None:
         """Leave out what the code no longer gives, and may."""
+        if at == self._at:
+            return
         for event in self._events[self._at : at]:
             self._on_passed(event)
         self._at = at

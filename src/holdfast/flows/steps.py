@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, WorkflowNotAllowed
 from holdfast.flows.definitions import Codec
 from holdfast.flows.failures import details_of, encoding_details
 from holdfast.model.details import ErrorDetails
-from holdfast.model.ids import uuid5
+from holdfast.model.history import step_key
 from holdfast.model.kinds import AnyKind
 from holdfast.model.payloads import pack
 
@@ -49,7 +49,7 @@ class StepCall:
     @property
     def idempotency_key(self) -> str:
         """The same on every attempt, also after a crash."""
-        return uuid5(self.instance, str(self.execution_id), f"step-{self.step_no}")
+        return step_key(self.instance, self.execution_id, self.step_no)
 
     def outcome(self, value: Any) -> str | ErrorDetails:
         """Write what the function gave; what is not JSON becomes a failure."""

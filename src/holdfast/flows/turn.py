@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.ending import conclude, end_from_history, next_execution, open_of
+from holdfast.flows.ending import conclude, end_from_history, goes_on, next_execution, open_of
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.messages import event_for
 from holdfast.flows.steps import StepCall
@@ -33,6 +33,9 @@ from holdfast.model.workitems import (
     TimerFired,
     WorkItem,
 )
+
+#: The id of a timer that no event asked for: it only wakes an instance whose worker died between two commits.
+WAKER = 0
 
 Begin = StartOrchestration | ContinueAsNew
 
@@ -61,16 +64,8 @@ Stage = Literal["running", "blocked", "abandoned", "over"]
 class Turn:
     """One turn of one instance."""
 
-    def __init__(
-        self,
-        definitions: Definitions,
-        item: OrchestrationItem,
-        *,
-        now_ms: int,
-        seed: int = 0,
-        resident: Execution | None = None,
-    ) -> None:
-        """Open the turn and deliver its batch. `seed` is random, and used only if an execution begins here."""
+    def __init__(self, definitions: Definitions, item: OrchestrationItem, *, seed: int = 0) -> None:
+        """Prepare a turn. `seed` is random, and used only if an execution begins here."""
         self._definitions = definitions
         self._item = item
         self._seed = seed
@@ -84,10 +79,23 @@ class Turn:
         self.blocked: Blocked | None = None
         self.abandoned: Abandoned | None = None
         self._late: list[WorkItem] = []
+        self._is_kept_awake = False
         self._terminal_recorded = False
-        self._open(resident, now_ms)
+        self._interrupt: Exception | None = None
 
     # --- opening ------------------------------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int, resident: Execution | None = None) -> None:
+        """Bring the execution to where its history ends and deliver the batch. Raises what `interrupt` was given."""
+        self._open(resident, now_ms)
+        if resident is not None and resident is not self.execution:
+            resident.close(clean_up=False)
+
+    def interrupt(self, problem: Exception) -> None:
+        """Stop the turn, from another thread, before its next callback; it must then be discarded."""
+        self._interrupt = problem
+        if self.execution is not None:
+            self.execution.interrupt(problem)
 
     def _open(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
@@ -173,6 +181,8 @@ class Turn:
     def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
         item = self._item
         self.execution = Execution(definition, self._definitions, item.instance, execution_id, item.kv_snapshot)
+        if self._interrupt is not None:
+            self.execution.interrupt(self._interrupt)
         return self.execution
 
     def _abandon_unregistered(self, name: str, version: str | None) -> None:
@@ -226,13 +236,23 @@ class Turn:
         execution = self._live()
         for at, message in enumerate(messages):
             if execution.terminal is not None:
-                self._late.extend(messages[at:])
+                self._keep_late(execution.terminal, messages[at:])
                 break
             self._deliver_one(execution, message, now_ms)
         self._finish_if_ended()
 
+    def _keep_late(self, terminal: kinds.AnyKind, messages: Sequence[WorkItem]) -> None:
+        """Take what comes after the end: some of it goes on to the next execution, if there is one."""
+        for message in messages:
+            if isinstance(terminal, kinds.OrchestrationContinuedAsNew) and goes_on(message):
+                self._late.append(message)
+            else:
+                self._drop(message, "the execution has ended")
+
     def _deliver_one(self, execution: Execution, message: WorkItem, now_ms: int) -> None:
         match message:
+            case TimerFired() if message.id == WAKER:
+                self._is_kept_awake = False
             case CancelInstance() if message.force or execution.definition.cancel_grace_s == 0:
                 execution.force_end(cancelled_details(message.reason))
             case TimerFired() if _is_cancel_deadline(execution, message):
@@ -273,8 +293,7 @@ class Turn:
         """Tell whether another than its own parent asked for this instance, and waits for it."""
         if message.parent_instance is None or message.parent_id is None:
             return False
-        first = self._item.history[0] if self._item.history else self._live().started
-        begun = first.kind
+        begun = (self._item.history[0] if self.execution is None else self.execution.started).kind
         return not isinstance(begun, kinds.OrchestrationStarted) or (
             (begun.parent_instance, begun.parent_id, begun.parent_execution_id or 1)
             != (message.parent_instance, message.parent_id, message.parent_execution_id or 1)
@@ -335,8 +354,11 @@ class Turn:
             return "abandoned"
         return "over" if self._ended is not None or self._live().terminal is not None else "running"
 
-    def commit(self) -> TurnCommit:
-        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned."""
+    def commit(self, *, hold_until_ms: int | None = None) -> TurnCommit:
+        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned.
+
+        With `hold_until_ms` the turn goes on under its lock, whose end that is; see `_keep_awake`.
+        """
         assert self.blocked is None
         assert self.abandoned is None
         if self._ended is not None:
@@ -345,6 +367,7 @@ class Turn:
         for answer in self._answers:
             execution.outbox.send(answer)
         self._answers = []
+        self._keep_awake(execution, hold_until_ms)
         metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
         if execution.terminal is not None:
             metadata = self._conclude(execution, execution.terminal)
@@ -353,10 +376,19 @@ class Turn:
             self._is_new = False
         return execution.outbox.take(metadata)
 
+    def _keep_awake(self, execution: Execution, hold_until_ms: int | None) -> None:
+        """See that a turn whose messages are gone, and whose worker dies, is taken up again when its lock ends."""
+        if hold_until_ms is not None and not self._is_kept_awake:
+            execution.outbox.wake(WAKER, hold_until_ms)
+        elif hold_until_ms is None and self._is_kept_awake:
+            execution.outbox.let_sleep(WAKER)
+        self._is_kept_awake = hold_until_ms is not None
+
     def _conclude(self, execution: Execution, terminal: kinds.AnyKind) -> ExecutionMetadata:
         metadata = conclude(execution.outbox, execution.started, terminal, open_of(execution))
+        late, self._late = self._late, []
         if execution.continuation is not None and isinstance(terminal, kinds.OrchestrationContinuedAsNew):
-            for message in next_execution(execution, execution.continuation, self._late):
+            for message in next_execution(execution, execution.continuation, late):
                 execution.outbox.send(message)
         return metadata
 
@@ -366,9 +398,7 @@ class Turn:
             return
         self._terminal_recorded = True
         execution.record(execution.terminal)
-        if not isinstance(execution.terminal, kinds.OrchestrationContinuedAsNew):
-            for message in self._late:
-                self._drop(message, "the instance has ended")
+        execution.stopped_steps.extend(call.step_no for call in execution.steps.values() if call.is_started)
 
     def discard(self) -> None:
         """Throw away what was not committed: the lock is lost, or the turn cannot be written."""
@@ -378,6 +408,20 @@ class Turn:
     def _live(self) -> Execution:
         assert self.execution is not None
         return self.execution
+
+
+def run_turn(
+    definitions: Definitions,
+    item: OrchestrationItem,
+    *,
+    now_ms: int,
+    seed: int = 0,
+    resident: Execution | None = None,
+) -> Turn:
+    """Run a turn as far as it comes without steps being run."""
+    turn = Turn(definitions, item, seed=seed)
+    turn.begin(now_ms, resident)
+    return turn
 
 
 def is_current(resident: Execution, item: OrchestrationItem) -> bool:

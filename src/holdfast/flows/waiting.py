@@ -34,7 +34,7 @@ def _asked(execution: Execution) -> Iterator[str]:
 
 def _timers(execution: Execution) -> Iterator[str]:
     for event_id, timer in execution.timers.items():
-        yield f"timer {event_id} until {round(timer.when() * 1000)}"
+        yield f"timer {event_id} until {timer.fire_at_ms}"
 
 
 def _steps(execution: Execution) -> Iterator[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
+from datetime import timedelta
+from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 
-from holdfast.errors import WorkflowNotAllowed
+from holdfast.errors import InvalidArguments, WorkflowNotAllowed
 from holdfast.flows.calls import (
     ActivityCall,
     ChildCall,
@@ -24,13 +25,108 @@ from holdfast.flows.calls import (
     running,
     start_detached,
 )
-from holdfast.flows.definitions import Codec, Definition, version_key
+from holdfast.flows.definitions import Codec, Definition, Definitions, version_key
 from holdfast.flows.face import Pending, begin
 from holdfast.flows.places import caller
 from holdfast.model.workitems import ActivityOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+Seconds = float | timedelta
+
+
+class WorkflowOptions(TypedDict, total=False):
+    """What `@hf.workflow(…)` takes."""
+
+    name: str
+    #: `major.minor.patch`; a start takes the newest.
+    version: str
+    #: From a cancel request to the end without asking; 0: none.
+    cancel_grace: Seconds
+    #: From the start to a cancel request of our own.
+    timeout: Seconds | None
+    #: Classes that failures of its activities and children are rebuilt as.
+    raises: tuple[type[BaseException], ...]
+    #: Without a running step; 0: no limit.
+    turn_timeout: Seconds
+    #: Counted deliveries until it is poison.
+    max_turn_attempts: int
+    compare_inputs: bool
+    on_nondeterminism: Literal["block", "fail"]
+    #: How long ended instances are kept; None: for ever.
+    retention: Seconds | None
+
+
+def define(function: Callable[..., Any], codec: Codec, options: WorkflowOptions) -> Definition:
+    """Describe a function as a workflow, in the units of the records. Raises InvalidArguments, InvalidValue."""
+    known = WorkflowOptions.__annotations__
+    for option in options:
+        if option not in known:
+            raise InvalidArguments(
+                f"there is no option {option!r} here.", hint=f"There are: {', '.join(sorted(known))}."
+            )
+    fields = {_IN_SECONDS.get(name, name): _seconds(value) for name, value in options.items()}
+    return Definition(**{"name": function.__name__, **fields}, function=function, codec=codec)
+
+
+_IN_SECONDS = {name: f"{name}_s" for name in ("cancel_grace", "timeout", "turn_timeout", "retention")}
+
+
+def _seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+class Register:
+    """`@register` and `@register(version=…)`: makes workflows of functions, for one application.
+
+    What the application's own decorator does, without its store: `async def` and `def` become `Workflow[P, R]`.
+    """
+
+    def __init__(self, definitions: Definitions, codec_of: Callable[[Callable[..., Any]], Codec]) -> None:
+        self._definitions = definitions
+        self._codec_of = codec_of
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Workflow[P, R]: ...
+
+    @overload
+    def __call__(self, **options: Unpack[WorkflowOptions]) -> RegisterWith: ...
+
+    def __call__(  # type: ignore[misc]  # mypy does not see that **options takes what Unpack[WorkflowOptions] gives
+        self, function: Callable[..., Any] | None = None, /, **options: Any
+    ) -> Any:
+        """Register a workflow."""
+        chosen = cast("WorkflowOptions", options)  # `define` looks at every name
+        return RegisterWith(self, chosen) if function is None else self.add(function, chosen)
+
+    def add(self, function: Callable[..., Any], options: WorkflowOptions) -> Workflow[..., Any]:
+        """Register a function with these options."""
+        definition = define(function, self._codec_of(function), options)
+        self._definitions.add(definition)
+        return Workflow(definition)
+
+
+class RegisterWith:
+    """The decorator with its options."""
+
+    def __init__(self, register: Register, options: WorkflowOptions) -> None:
+        self._register = register
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Workflow[P, R]: ...
+
+    def __call__(self, function: Callable[..., Any], /) -> Workflow[..., Any]:
+        """Register a workflow."""
+        return self._register.add(function, self._options)
 
 
 class ChildOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,11 +242,6 @@ class Activity(Generic[P, R]):
             raises=raises,
         )
 
-    @classmethod
-    def of(cls, function: Callable[P, R], codec: Codec, name: str | None = None, **rest: Any) -> Activity[P, R]:
-        """Describe a function as an activity, with its types."""
-        return cls(name or function.__name__, codec, **rest)
-
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Have it done as a job, on any worker, and wait for the result.
 
@@ -165,6 +256,21 @@ class Activity(Generic[P, R]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActivityCall:
         return msgspec.structs.replace(self._like, input=bytes(self._codec.pack(args, kwargs)).decode())
+
+
+@overload
+def activity(
+    function: Callable[P, Coroutine[Any, Any, R]], codec: Codec, name: str | None = None, **rest: Any
+) -> Activity[P, R]: ...
+
+
+@overload
+def activity(function: Callable[P, R], codec: Codec, name: str | None = None, **rest: Any) -> Activity[P, R]: ...
+
+
+def activity(function: Callable[..., Any], codec: Codec, name: str | None = None, **rest: Any) -> Activity[..., Any]:
+    """Describe a function as an activity, with its types; `rest` is what Activity takes."""
+    return Activity(name or function.__name__, codec, **rest)
 
 
 def demand_outside(doing: str) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.model.ids import uuid5
 from holdfast.model.kinds import AnyKind
 from holdfast.model.workitems import WorkItem
 
@@ -200,3 +201,18 @@ class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
     instances_processed: int = 0
     executions_deleted: int = 0
     events_deleted: int = 0
+
+
+def decision_id(instance: str, execution_id: int, event_id: int) -> str:
+    """Give the id of the decision an event asked for; the same wherever it is asked."""
+    return uuid5(instance, str(execution_id), f"decision-{event_id}")
+
+
+def activity_key(instance: str, execution_id: int, event_id: int) -> str:
+    """Give the idempotency key of the activity an event asked for; the same on every attempt."""
+    return uuid5(instance, str(execution_id), f"activity-{event_id}")
+
+
+def step_key(instance: str, execution_id: int, step_no: int) -> str:
+    """Give the idempotency key of an inline step; the same on every attempt."""
+    return uuid5(instance, str(execution_id), f"step-{step_no}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,8 +19,9 @@ from holdfast.flows.definitions import Codec, Definition, Definitions
 from holdfast.flows.execution import Execution
 from holdfast.flows.failures import details_of
 from holdfast.flows.steps import StepCall, running_key
-from holdfast.flows.turn import Turn
-from holdfast.flows.workflows import Activity, Workflow
+from holdfast.flows.turn import Turn, run_turn
+from holdfast.flows.watching import watching
+from holdfast.flows.workflows import Activity, Workflow, activity
 from holdfast.model import kinds
 from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit
 from holdfast.model.kinds import AnyKind
@@ -39,6 +41,8 @@ R = TypeVar("R")
 
 #: Milliseconds: when every world begins.
 START_MS = 1_767_225_600_000
+#: Milliseconds that a lock lives without being renewed.
+LOCK_MS = 30_000
 #: Moves after which a run is taken to go round in circles.
 MANY_MOVES = 1_000_000
 
@@ -66,9 +70,18 @@ class World:
     """Definitions, a provider and workers, all under one seed."""
 
     def __init__(
-        self, seed: int = 0, *, sticky: bool = True, batches: bool = True, crashes: Sequence[tuple[int, str]] = ()
+        self,
+        seed: int = 0,
+        *,
+        sticky: bool = True,
+        batches: bool = True,
+        crashes: Sequence[tuple[int, str]] = (),
+        watch: bool = False,
     ) -> None:
-        """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes one message."""
+        """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes all messages.
+
+        With `watch`, workflow code that reads a clock or randomness directly gets an error; that is slow.
+        """
         self.definitions = Definitions(codec_of)
         self.activities: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self.rows: dict[str, Row] = {}
@@ -84,6 +97,7 @@ class World:
         self._sticky = sticky
         self._batches = batches
         self._crashes = set(crashes)
+        self._watch = watch
         self._residents: dict[str, Execution] = {}
         self._jobs: dict[tuple[str, int, int], ActivityExecute] = {}
         self._seq = 0
@@ -100,7 +114,7 @@ class World:
     def activity(self, function: Callable[..., R], **options: Any) -> Activity[..., R]:
         """Register an activity."""
         codec = SignatureCodec(function)
-        made: Activity[..., R] = Activity.of(function, codec, **options)
+        made: Activity[..., R] = activity(function, codec, **options)
         self.activities[made.name] = (function, codec)
         return made
 
@@ -183,7 +197,8 @@ class World:
         chosen = moves[self._rng.randrange(len(moves))]
         try:
             if isinstance(chosen, str):
-                self._run_turn(chosen)
+                with watching() if self._watch else nullcontext():
+                    self._run_turn(chosen)
             else:
                 self._run_job(chosen)
         except Crash:
@@ -234,7 +249,7 @@ class World:
         batch = visible[:count] if row.histories else visible
         self.turns += 1
         resident = self._residents.pop(instance, None) if self._sticky else None
-        turn = Turn(
+        turn = run_turn(
             self.definitions,
             self._item(instance, row, batch),
             now_ms=self.now_ms,
@@ -273,7 +288,7 @@ class World:
         running: list[StepCall] = []
         while not turn.is_idle:
             if turn.must_commit:
-                self._commit(row, turn, batch)
+                self._commit(row, turn, batch, hold=True)
                 batch = []
             running.extend(turn.take_steps())
             stopped = turn.take_stopped_steps()
@@ -285,12 +300,12 @@ class World:
             turn.finish_step(call.step_no, _run_step(call), self.now_ms)
         return batch
 
-    def _commit(self, row: Row, turn: Turn, batch: Sequence[Any]) -> None:
+    def _commit(self, row: Row, turn: Turn, batch: Sequence[Any], *, hold: bool = False) -> None:
         number = self.commits
         if (number, "before") in self._crashes:
             self._crashes.remove((number, "before"))
             raise Crash
-        commit = turn.commit()
+        commit = turn.commit(hold_until_ms=self.now_ms + LOCK_MS if hold else None)
         self.commits += 1
         self.commit_log.append(commit)
         gone = {found[1] for found in batch}
@@ -303,9 +318,9 @@ class World:
     def _apply(self, row: Row, commit: TurnCommit) -> None:
         row.execution_id = max(row.execution_id, commit.execution_id)
         history = row.histories.setdefault(commit.execution_id, [])
-        known = {event.event_id for event in history}
-        assert not known.intersection(event.event_id for event in commit.history_delta), "duplicate event id"
-        history.extend(commit.history_delta)
+        for event in commit.history_delta:
+            assert event.event_id > (history[-1].event_id if history else 0), "event ids must rise"
+            history.append(event)
         for item in commit.worker_items:
             assert isinstance(item, ActivityExecute)
             self._jobs[item.instance, item.execution_id, item.id] = item

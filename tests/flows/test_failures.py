@@ -1,0 +1,155 @@
+"""Exceptions as data and back: what is kept, what is cut, and what comes out again."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast.errors import ActivityError, ChildError, StepError, WorkFailed, class_name
+from holdfast.flows.failures import MAX_MESSAGE, MAX_TRACEBACK, details_of, members_of, rebuild
+from holdfast.model.details import ErrorDetails
+
+
+class Odd(Exception):
+    def __init__(self, first, second):
+        super().__init__("another text")
+        self.first = first
+
+
+class Nameless(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def caught(raising):
+    try:
+        raising()
+    except BaseException as problem:  # noqa: BLE001 - whichever it is
+        return problem
+    raise AssertionError("it did not raise")
+
+
+def test_class_bases_message_arguments_and_traceback_are_kept():
+    details = details_of(caught(lambda: {}["key"]))
+    assert details.type_name == "KeyError"
+    assert details.type_bases == ("LookupError", "Exception", "BaseException")
+    assert details.message == "'key'"
+    assert details.args == '["key"]'
+    assert "test_failures.py" in details.traceback
+
+
+def fail():
+    raise ValueError("inner")
+
+
+def test_causes_are_kept_and_what_was_suppressed_is_not():
+    def chain():
+        try:
+            fail()
+        except ValueError as inner:
+            raise KeyError("outer") from inner
+
+    def implicit():
+        try:
+            fail()
+        except ValueError:
+            raise KeyError("outer")  # noqa: B904 - implicit, on purpose
+
+    def hidden():
+        try:
+            fail()
+        except ValueError:
+            raise KeyError("outer") from None
+
+    assert details_of(caught(chain)).cause.type_name == "ValueError"
+    assert details_of(caught(implicit)).cause.type_name == "ValueError"
+    assert details_of(caught(hidden)).cause is None
+
+
+def test_an_endless_chain_is_cut():
+    problem = None
+    for n in range(50):
+        new = ValueError(n)
+        new.__cause__, problem = problem, new
+    depth, details = 0, details_of(problem)
+    while details.cause is not None:
+        depth, details = depth + 1, details.cause
+    assert depth == 8
+
+
+def test_members_of_groups_are_kept():
+    group = ExceptionGroup("two", [ValueError("a"), ExceptionGroup("in", [KeyError("b")])])
+    details = details_of(group)
+    first, second = members_of(details)
+    assert first.type_name == "ValueError"
+    assert members_of(second)[0].type_name == "KeyError"
+    assert members_of(first) == []
+    assert isinstance(rebuild(StepError, "step 'x'", details), StepError)
+
+
+def test_long_texts_are_cut_and_marked():
+    details = details_of(ValueError("é" * 100_000))
+    assert len(details.message.encode()) <= MAX_MESSAGE
+    assert "bytes cut" in details.message
+    assert len(details.traceback.encode()) <= MAX_TRACEBACK
+
+
+def test_odd_exceptions_do_no_harm():
+    assert "cannot be made" in details_of(Nameless()).message
+    assert details_of(ValueError("\ud800")).message == "\\ud800"
+    assert details_of(ValueError(object())).args is None
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ValueError("bad", 3),
+        KeyError("k"),
+        OSError(2, "gone"),
+        FileNotFoundError(2, "gone", "x"),
+        TimeoutError(),
+        ZeroDivisionError(),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_builtin_errors_come_back_as_both(problem):
+    again = rebuild(ActivityError, "activity 'a'", details_of(problem))
+    assert isinstance(again, type(problem))
+    assert isinstance(again, ActivityError)
+    assert again.is_a(type(problem))
+    assert again.is_a(Exception)
+    assert not again.is_a(asyncio.CancelledError)
+    if isinstance(problem, OSError) and problem.errno:
+        assert again.errno == 2
+
+
+@pytest.mark.parametrize("problem", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration(1)])
+def test_what_means_something_else_comes_back_as_ours_alone(problem):
+    again = rebuild(ActivityError, "activity 'a'", details_of(problem))
+    assert type(again) is ActivityError
+    assert again.type_name == class_name(type(problem))
+
+
+def test_a_class_that_cannot_be_rebuilt_comes_back_as_ours():
+    details = details_of(Odd(1, 2))
+    again = rebuild(ActivityError, "activity 'a'", details, (Odd,))
+    assert type(again) is ActivityError
+    assert "another text" in str(again)
+
+
+def test_a_failure_that_passes_through_keeps_its_origin():
+    again = rebuild(ActivityError, "activity 'a'", details_of(ValueError("bad")))
+    outer = details_of(again)
+    assert outer.type_name == "holdfast.errors.ActivityError"
+    assert "ValueError" in outer.type_bases
+    assert outer.cause.type_name == "ValueError"
+    assert rebuild(ChildError, "child 'c'", outer).is_a(ValueError)
+
+
+def test_what_is_kept_survives_json():
+    details = details_of(caught(lambda: {}["key"]))
+    assert msgspec.json.decode(msgspec.json.encode(details), type=ErrorDetails) == details
+
+
+def test_all_failed_work_can_be_asked_what_it_was():
+    assert WorkFailed("x").is_a(ValueError) is False
