@@ -405,7 +405,7 @@ class ProviderError(StoreError):
 
     def __str__(self) -> str:
         """Give the method and the message."""
-        return f"{self._operation}: {self.message}" if self._operation else self.message
+        return f"{self._operation}: {self.message}" if self._operation else super().__str__()
 
 
 # --- from `.result()`, and inside workflows ---------------------------------------------------------------------------

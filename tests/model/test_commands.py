@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from flowsamples import COMMANDS
 
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges, QueueChanges
@@ -96,6 +97,7 @@ EVERY = [
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),
     c.Prune(retention=c.Retention(done_s=1), limit=5),
+    *COMMANDS,
 ]
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from flowsamples import EVENTS
 
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model import events as ev
@@ -67,6 +68,7 @@ EVERY = [
     ev.DeliveryClaimed(delivery_id="d", claimed_until=NOW),
     ev.DeliveryEnded(delivery_id="d", to=DeliveryStatus.PENDING, attempts=1, next_attempt_at=NOW, last_status=500),
     ev.DeliveryPruned(delivery_id="d"),
+    *EVENTS,
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -89,7 +91,7 @@ def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
     nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "group", "key", "command"}
-    nouns |= {"webhook", "delivery"}
+    nouns |= {"webhook", "delivery", "message", "turn", "history", "instance", "decision", "affinity", "handlers"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 
 

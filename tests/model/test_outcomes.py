@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from flowsamples import ANSWERS
 
 from holdfast.errors import DuplicateKey, HoldfastError, IdReused, LeaseLost, Refused
 from holdfast.model.jobs import Job, JobStatus
@@ -49,6 +50,7 @@ EVERY = [
     Grouped(group_id="g", members=("j", "k"), created=False),
     GroupCancelled(cancelled=2, requested=1),
     Swept(count=3, more=True),
+    *ANSWERS,
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]
 

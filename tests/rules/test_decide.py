@@ -8,6 +8,7 @@ from world import World, content, new, replay
 
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges, QueueChanges
+from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal, Reported
 from holdfast.rules.decide import Plan, Telling
 
@@ -216,6 +217,7 @@ ELSEWHERE = {
     c.UseTemplate,
     c.Replan,
     *Plan.__args__,
+    *FlowCommand.__args__,
 }
 
 

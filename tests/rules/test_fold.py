@@ -9,6 +9,7 @@ import uuid
 
 import msgspec
 import pytest
+from flowworld import flowing
 from world import START, World, content, new, replay
 
 from holdfast.errors import CorruptState
@@ -405,11 +406,12 @@ def unhappy():
     return world
 
 
-@pytest.mark.parametrize("story", [happy, unhappy])
+@pytest.mark.parametrize("story", [happy, unhappy, flowing])
 def test_every_prefix_of_a_log_replays_to_the_valid_state_it_had_then(story):
     world = story()
     states = World().tables
-    assert {type(event) for event in happy().events() + unhappy().events()} == set(ev.Event.__args__)
+    everything = happy().events() + unhappy().events() + flowing().events()
+    assert {type(event) for event in everything} == set(ev.Event.__args__)
     for length in range(len(world.groups) + 1):
         replayed = replay(world.groups[:length])
         if length:

@@ -12,7 +12,7 @@ from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.webhooks import Delivery, DeliveryStatus
-from holdfast.rules.flowinvariants import Fault, Whole, flow_faults
+from holdfast.rules.flowinvariants import Fault, Whole, flow_faults, set_aside
 from holdfast.rules.groupfold import OVER, counts_of, moved, started_by, status_of
 from holdfast.rules.keys import table_key
 from holdfast.rules.order import rank_of
@@ -22,6 +22,12 @@ R = TypeVar("R", bound=Record)
 
 #: A store may forget older runs of a job than its newest so many.
 RUNS_KEPT = 20
+
+
+def reported(state: Whole) -> Iterator[Fault]:
+    """List what a check of a store tells: broken invariants, and what was set aside for people to look at."""
+    yield from violations(state)
+    yield from set_aside(state)
 
 
 def violations(state: Whole) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidValue, StoreClosed
 from holdfast.model.events import Event, encode_event
 from holdfast.model.times import Timestamp
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
@@ -100,7 +100,7 @@ class MemoryStore:
         """Check the invariants of the records."""
         with self.read() as view:
             named = list(view.named())
-            found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(view)]
+            found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in reported(view)]
         return found + missing_blobs(self.blobs, named)
 
     def snapshot(self) -> None:

@@ -40,7 +40,7 @@ from holdfast.model.records import AUTHORITY, TABLES, Authority, Record
 from holdfast.model.times import Timestamp, moment, stamp
 from holdfast.points import reach
 from holdfast.rules.changes import Stamp
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.blobfiles import FileBlobs
 from holdfast.stores.beside.check import missing_blobs
@@ -257,7 +257,7 @@ class WalStore:
         self._demand_open()
         found = [finding(problem) for problem in self.journal.verify()]
         with self._lock:
-            faults = list(violations(self._tables))
+            faults = list(reported(self._tables))
             named = list(self._tables.named())
         found += missing_blobs(self.blobs, named)
         return found + [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in faults]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from holdfast.journal.fs import FS
 from holdfast.model.jobs import Job
 from holdfast.model.records import key_of
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.dir import feed, jobfile, kinds
@@ -28,7 +28,7 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
     """List what is wrong. With `compare` nobody else writes, and each file must say what the tables say."""
     tables = opened.tables
     tables.read_all()
-    found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(tables)]
+    found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in reported(tables)]
     found += missing_blobs(blobs, list(tables.named()))
     found += _feed_faults(fs, opened, last)
     if compare:

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from holdfast.errors import StoreError
 from holdfast.model.artifacts import copies_in
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite.connections import translated
 from holdfast.stores.sqlite.lookups import Lookups
@@ -136,5 +136,5 @@ def _broken(path: str, what: str, seq: int) -> Finding:
 
 def _invariants(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
     del path
-    for fault in violations(Lookups(db)):
+    for fault in reported(Lookups(db)):
         yield Finding(code=fault.code, message=fault.message, id=fault.id)
