@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
+from holdfast.flows.provider import EventKind, Provider, SessionFetchConfig
 from holdfast.model.commands import (
     Complete,
     CreateGroup,
@@ -31,6 +32,7 @@ from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.statements import COLUMNS
 from holdfast.testing import ManualClock
+from holdfast.testing.conformance.provider_kit import activity, event, signal, start, started
 
 
 def fill(path: Path) -> None:
@@ -57,6 +59,15 @@ def fill(path: Path) -> None:
     members = tuple(NewJob(job_id=JobId(f"m{number}"), job_type="t", params=params) for number in range(3))
     called = NewJob(job_id=JobId("called"), job_type="t", params=params)
     engine.ask(CreateGroup(group_id="g-1", name="night", members=members, callback=called))
+    provider = Provider(engine)
+    for item in (start("i"), signal("i")):
+        provider.enqueue_for_orchestrator(item)
+    item, token, _ = provider.fetch_orchestration_item(30.0)
+    kinds = [EventKind.KeyValueSet(key="k", value="v"), EventKind.DecisionRequested(prompt="?")]
+    events = [started("i"), *(event(number, kind) for number, kind in enumerate(kinds, start=2))]
+    provider.ack_orchestration_item(token, 1, events, [activity(9, session_id="s")], [signal("i"), signal("ghost")])
+    provider.fetch_work_item(30.0, session=SessionFetchConfig("me", 30.0))
+    provider.fetch_orchestration_item(30.0)
     engine.close()
 
 

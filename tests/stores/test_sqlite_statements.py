@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.stores import sqlite
 from holdfast.stores.sqlite.schema import lay_out
-from holdfast.stores.sqlite.statements import SQL, assigned, blocks, inserted, read_sql
+from holdfast.stores.sqlite.statements import FILES, SQL, assigned, blocks, inserted, read_sql
 
 READY, HELD_BACK = "ix_jobs_ready (namespace=? AND queue=?", "ix_jobs_held_back (namespace=? AND queue=?"
 NAMING = [f"ix_{index}_blob (<expr>=?)" for index in ("jobs_params", "jobs_result", "runs_params", "runs_details")]
@@ -100,9 +100,35 @@ SEARCHES = {
     "ended_deliveries": ["ix_deliveries_ended (finished_at<?)"],
     "next_ended_delivery": ["ix_deliveries_ended"],
     "delete_delivery": ["sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)"],
+    "instance": ["sqlite_autoindex_instances_1 (instance_id=?)"],
+    "execution": ["sqlite_autoindex_executions_2 (instance_id=? AND execution_id=?)"],
+    "event_row": ["PRIMARY KEY (history_id=? AND event_id=?)"],
+    "message": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "turn": ["sqlite_autoindex_turns_1 (instance_id=?)"],
+    "key_value": ["sqlite_autoindex_instance_kv_1 (instance_id=? AND key=?)"],
+    "turn_by_token": ["sqlite_autoindex_turns_2 (token=?)"],
+    "due_turns": ["ix_turns_lock (locked_until<?)"],
+    "visible_mail": ["ix_queue_instance (instance_id=?)"],
+    "mail": ["ix_queue_instance (instance_id=?)"],
+    "timers": ["ix_queue_timer (instance_id=? AND execution_id=? AND event_id=?)"],
+    "due_mail": ["ix_queue_visible (visible_at<?)"],
+    "due_parked": ["ix_queue_parked (drop_at<?)"],
+    "executions_of": ["sqlite_autoindex_executions_2 (instance_id=?)"],
+    "children": ["ix_instances_parent (parent_instance_id=?)"],
+    "instances_of_status": ["ix_instances_status (status=? AND seq<?)"],
+    "ended_instances": ["ix_instances_ended (completed_at<?)"],
+    "history_of": ["PRIMARY KEY (history_id=? AND event_id>?)"],
+    "keys_of": ["sqlite_autoindex_instance_kv_1 (instance_id=?)"],
+    "decisions_of": ["ix_decisions_instance (instance_id=?)"],
+    "leased": ["ux_jobs_activity (token=?)"],
+    "activities": ["ix_jobs_owner (owner=?)"],
+    "activities_of": ["ix_jobs_owner (owner>? AND owner<?)"],
+    "affinities_of": ["ix_sessions_owner (owner_id=?)"],
+    "due_affinities": ["ix_sessions_lock (locked_until<?)"],
+    "is_spoken_of": ["ix_jobs_affinity (affinity=?)"],
 }
 #: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
-SORT = {"members", "runs_of_job", "successors", "schedules_of"}
+SORT = {"activities", "activities_of", "mail", "members", "runs_of_job", "successors", "schedules_of"}
 
 
 @pytest.fixture
@@ -121,7 +147,7 @@ def plan(db: sqlite3.Connection, name: str) -> list[str]:
 
 
 def test_every_block_of_the_file_is_found_and_has_its_sentence():
-    text = read_sql("sqlite.sql")
+    text = "".join(read_sql(file) for file in FILES)
     assert list(SQL) == re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
     for name in SQL:
         assert re.search(rf"^-- name: {name}\n-- [A-Z].*\.\n", text, re.MULTILINE), name
@@ -131,7 +157,7 @@ def test_every_block_is_used_and_every_use_has_a_block():
     folder = Path(sqlite.__file__).parent
     sources = "".join(file.read_text() for file in sorted(folder.glob("*.py")))
     used = set(re.findall(r'SQL\["(\w+)"\]', sources))
-    for noun, plural in re.findall(r'plain_table\(\w+, "\w+", "(\w+)", "(\w+)"\)', sources):
+    for noun, plural in re.findall(r'(?:plain_table|_naming)\(\s*\w+, "\w+", "(\w+)", "(\w+)"', sources):
         used |= {noun, f"all_{plural}", f"save_{noun}", f"delete_{noun}"}
     assert used == set(SQL)
 

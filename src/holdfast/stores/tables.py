@@ -94,14 +94,14 @@ class Tables(Flowlines):
             Group: self._side.reindex_group,
             Webhook: self._side.reindex_webhook,
             Delivery: self._side.reindex_delivery,
-            Instance: self.reindex_instance,
-            Execution: self.reindex_execution,
-            HistoryRow: self.reindex_row,
-            Message: self.reindex_message,
-            Turn: self.reindex_turn,
-            KeyValue: self.reindex_key,
-            Affinity: self.reindex_affinity,
-            Decision: self.reindex_decision,
+            Instance: self._reindex_instance,
+            Execution: self._reindex_execution,
+            HistoryRow: self._reindex_row,
+            Message: self._reindex_message,
+            Turn: self._reindex_turn,
+            KeyValue: self._reindex_key_value,
+            Affinity: self._reindex_affinity,
+            Decision: self._reindex_decision,
         }
         #: Which blobs the records name; counted from the first question on, so that who has none pays nothing.
         self._named: Counter[str] | None = None
@@ -166,7 +166,7 @@ class Tables(Flowlines):
                 listed = created[job.namespace] = []
             listed.append((job.created_at, job.job_id))
             self._count(job, 1)
-            self.reindex_activity(None, job)
+            self._reindex_activity(None, job)
             if job.group_id is None:
                 self._side.reindex_job(None, job)
             if job.retry_of is not None:
@@ -179,7 +179,7 @@ class Tables(Flowlines):
             self._created[namespace] = OrderedSet(created_keys)
 
     def _reindex_job(self, before: Job | None, after: Job | None) -> None:
-        self.reindex_activity(before, after)
+        self._reindex_activity(before, after)
         group_id = cast("Job", after or before).group_id
         turn = None if group_id is None else self._side.turn_of(group_id)
         if before is not None:
@@ -348,12 +348,12 @@ class Tables(Flowlines):
             self._held_back[queue].discard(place(job))
             _place_of(self._ready, queue).add(place(job))
             self._promoted.add(job.job_id)
-        self.deliver(now, limit, self.records[Message])
+        self._deliver(now, limit, self.records[Message])
 
     def let_go(self) -> None:
         """Forget the histories whose executions were removed; called when what was done cannot be undone any more."""
         rows = self.records[HistoryRow]
-        for row in self.orphans():
+        for row in self._orphaned():
             del rows[key_of(row)]
             if self._named is not None:
                 self._named.subtract(named_by(row))

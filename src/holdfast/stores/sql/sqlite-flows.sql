@@ -19,7 +19,7 @@ DELETE FROM instances WHERE instance_id = ?;
 
 -- name: summed_instances
 -- Every record of `instances` with its sum.
-SELECT {instances}, sum FROM instances;
+SELECT {instances}, blob, sum FROM instances;
 
 -- name: execution
 -- One record of `executions` by its key.
@@ -40,7 +40,7 @@ DELETE FROM executions WHERE instance_id = ? AND execution_id = ?;
 
 -- name: summed_executions
 -- Every record of `executions` with its sum.
-SELECT {executions}, sum FROM executions;
+SELECT {executions}, blob, sum FROM executions;
 
 -- name: event_row
 -- One record of `history` by its key.
@@ -61,7 +61,7 @@ DELETE FROM history WHERE history_id = ? AND event_id = ?;
 
 -- name: summed_event_rows
 -- Every record of `history` with its sum.
-SELECT {history}, sum FROM history;
+SELECT {history}, blob, sum FROM history;
 
 -- name: message
 -- One record of `orchestrator_queue` by its key.
@@ -82,7 +82,7 @@ DELETE FROM orchestrator_queue WHERE seq = ?;
 
 -- name: summed_messages
 -- Every record of `orchestrator_queue` with its sum.
-SELECT {orchestrator_queue}, sum FROM orchestrator_queue;
+SELECT {orchestrator_queue}, blob, sum FROM orchestrator_queue;
 
 -- name: turn
 -- One record of `turns` by its key.
