@@ -82,10 +82,10 @@ def end_dead_sessions(engine: Engine) -> int:
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
 
-def tick(engine: Engine, retention: Retention | None = None) -> Report:
-    """End what has lapsed, fire what is due, and remove what is old."""
+def tick(engine: Engine, retention: Retention | None = None, *, fires: bool = True) -> Report:
+    """End what has lapsed, fire what is due unless others are to do that, and remove what is old."""
     expired = end_lapsed(engine)
-    fired, missed, more = fire_due(engine)
+    fired, missed, more = fire_due(engine) if fires else (0, 0, False)
     kept = retention or Retention()
     sweep = Prune(retention=kept, limit=LIMIT)
     refusal = problem_with(sweep)

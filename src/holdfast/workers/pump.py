@@ -361,7 +361,8 @@ class Pump:
         if not self._is_replanned:
             replan(self._engine)
             self._is_replanned = True
-        more = tick(self._engine, self._retention).more
+        # On the way out nothing is begun any more: what is due is fired by others, or at the next start.
+        more = tick(self._engine, self._retention, fires=not self.is_draining).more
         # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
         self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
         self._hope = self._hope or more
