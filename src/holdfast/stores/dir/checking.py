@@ -14,10 +14,10 @@ from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.dir import feed, jobfile, kinds
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT, STATE_OF, STATES
-from holdfast.stores.dir.names import DRAFT, is_share, name_of, stem_of
+from holdfast.stores.dir.names import DRAFT, name_of, stem_of
 from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
-from holdfast.stores.dir.reader import Irregular, text_at
+from holdfast.stores.dir.reader import Irregular, shares_in, text_at
 from holdfast.stores.dir.replay import jobs_in
 from holdfast.stores.dir.text import Unreadable
 from holdfast.stores.dir.writing import path_of
@@ -100,7 +100,7 @@ def _job_files(fs: FS, opened: Opened) -> Iterator[Finding]:
             expected_file = JobFile(job, tuple(runs), extra, job.status, job.seq)
             yield from _compare(fs, folder, name, expected_file)
     for state in STATES:
-        for folder in (state, *(f"{state}/{name}" for name in fs.listdir(state) if is_share(name))):
+        for folder in (state, *shares_in(fs, state, fs.listdir(state))):
             for entry in fs.listdir(folder):
                 stem = stem_of(entry)
                 if entry.startswith(DRAFT) or (stem is not None and (folder, stem) not in expected):

@@ -26,10 +26,10 @@ from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import ENDED, FEED, INTENT, PENDING, QUARANTINE, RUNNING, STATE_OF, STATES
 from holdfast.stores.dir.mending import mended_keys
-from holdfast.stores.dir.names import DRAFT, is_canonical, is_share, name_of, stem_of
+from holdfast.stores.dir.names import DRAFT, is_canonical, name_of, stem_of
 from holdfast.stores.dir.places import Places, state_of
 from holdfast.stores.dir.quarantine import Quarantine
-from holdfast.stores.dir.reader import Irregular, as_queued, ended_file, has_lease, is_ours, text_at
+from holdfast.stores.dir.reader import Irregular, as_queued, ended_file, has_lease, is_ours, shares_in, text_at
 from holdfast.stores.dir.recovery import Report
 from holdfast.stores.dir.tables import DirTables
 from holdfast.stores.dir.text import Signature, Unreadable, signature
@@ -179,11 +179,8 @@ class Loading:
             return
         names = self._fs.listdir(state)
         yield state, names
-        for name in names:
-            if is_share(name):
-                found = self._fs.stat(f"{state}/{name}")
-                if found is not None and found.kind == "dir":
-                    yield f"{state}/{name}", self._fs.listdir(f"{state}/{name}")
+        for share in shares_in(self._fs, state, names):
+            yield share, self._fs.listdir(share)
 
     def _settled(self, name: str, folders: list[str], applied: int) -> JobFile | None:
         """Read the file of one job; of several copies keep the one that counts."""
