@@ -329,11 +329,12 @@ def test_a_store_that_is_busy_for_a_moment_loses_no_delivery(hf, double, monkeyp
     assert len(hook.deliveries(status="DELIVERED")) == 1
 
 
-def test_what_could_not_be_recorded_is_sent_again_when_the_claim_has_lapsed(hf, double, clock):
+@pytest.mark.parametrize("problem", [StoreBusy("busy"), ZeroDivisionError("a bug of ours")], ids=["store", "bug"])
+def test_what_could_not_be_recorded_is_sent_again_when_the_claim_has_lapsed(hf, double, clock, problem):
     def break_once():
         if not broken:
             broken.append(True)
-            raise StoreBusy("busy")
+            raise problem
 
     broken = []
     with Receiver() as receiver:
