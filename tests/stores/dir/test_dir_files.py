@@ -612,6 +612,23 @@ def test_ten_thousand_jobs_work(tmp_path):
     desk.close()
 
 
+def test_more_than_it_is_meant_for_is_told_at_opening(desk, monkeypatch, caplog):
+    desk.add(*(job(f"j{number}") for number in range(5)))
+    desk.reopen()
+    assert "dir.crowded" not in caplog.text
+    monkeypatch.setattr("holdfast.stores.dir.store.MOST_LIVE", 4)
+    desk.reopen()
+    assert "dir.crowded" in caplog.text
+
+
+def test_a_network_file_system_is_refused_unless_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.stores.dir.store.filesystem_kind", lambda _path: "nfs4")
+    with pytest.raises(StoreFailed, match="network=allow"):
+        DirStore.open(tmp_path / "store")
+    assert list(tmp_path.iterdir()) == []
+    DirStore.open(tmp_path / "store", network=True).close()
+
+
 def test_ended_jobs_are_read_when_somebody_asks(tmp_path):
     desk = Desk(tmp_path / "store")
     desk.add(*(job(f"j{number}") for number in range(10)))

@@ -7,7 +7,6 @@ name leaves nothing; after it, the store takes no more writes, and reopening fin
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -60,7 +59,9 @@ log = logging.getLogger("holdfast.stores.dir")
 MAX_EVENT: Final = 15 << 20
 #: Bytes of a job's file that its payloads may fill; the rest is for names and blanks.
 MAX_PAYLOADS: Final = MAX_FILE - (MAX_FILE >> 3)
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Jobs that wait or run, and files of jobs in all, up to which this store is meant to be used.
+MOST_LIVE: Final = 10_000
+MOST_FILES: Final = 100_000
 
 
 class DirStore:
@@ -127,7 +128,17 @@ class DirStore:
                 lock.release()
                 raise
         log.info("dir.opened", extra={"file": root, **vars(store.report)})
+        store._warn_if_crowded()
         return store
+
+    def _warn_if_crowded(self) -> None:
+        """Say when there is more than this store is meant for: it works, another one works better."""
+        live, files = len(self._tables.records[Job]), len(self._places.folders)
+        if live > MOST_LIVE or files > MOST_FILES:
+            log.warning(
+                "dir.crowded",
+                extra={"file": self._path, "live": live, "files": files, "better": "a sqlite: store"},
+            )
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
