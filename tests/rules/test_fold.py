@@ -354,6 +354,21 @@ def plan_and_fire(world):
     world.do(c.DeleteTemplate(template_id="t"))
 
 
+def _reserved(world):
+    """A queue held for a direct execution; given back, and once left to time."""
+    held = {"queue": "alone", "reserved_by": "me"}
+    world.do(c.Reserve(reservation_id="r1", **held))
+    world.wait(30)
+    world.do(c.RenewReservation(reservation_id="r1"))
+    job = new("direct", queue="alone")
+    (grant,) = world.do(c.StartDirect(reservation_id="r1", job=job, worker_id="here")).grants
+    world.do(c.Complete(job_id="direct", token=grant.token))
+    world.do(c.ReleaseReservation(reservation_id="r1"))
+    world.do(c.Reserve(reservation_id="r2", **held))
+    world.wait(60)
+    world.do(c.Expire())
+
+
 def unhappy():
     """Work as it also goes: failures, lost leases, late reports, cancellations, burials, skips, chains, retries."""
     world = World()
@@ -400,6 +415,7 @@ def unhappy():
     world.do(c.Retry(job_id="requeue-fail", new_job_id="by-hand", cmd="r"))
     world.do(c.Cancel(job_id="by-hand", cmd="x"))
     world.enqueue("w", key="w", key_hold="window", key_window_s=1)
+    _reserved(world)
     world.wait(40 * 86_400)
     world.do(c.Prune())
     return world
