@@ -19,6 +19,7 @@ from holdfast.model.outcomes import (
     GroupCancelled,
     Grouped,
     Leased,
+    Mended,
     Outcome,
     Refusal,
     Reported,
@@ -49,6 +50,7 @@ EVERY = [
     Grouped(group_id="g", members=("j", "k"), created=False),
     GroupCancelled(cancelled=2, requested=1),
     Swept(count=3, more=True),
+    Mended(runs=1, jobs=2, chains=3, more=True),
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.groups import GroupMode, OnFailure
-from holdfast.model.ids import JobId, Token
+from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.payloads import NULL
 from holdfast.model.retention import Retention as Retention  # noqa: PLC0414 - part of a command, and found with it
@@ -517,6 +517,20 @@ class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
     limit: int = 500
 
 
+class Mend(Order, frozen=True, kw_only=True, tag="mend"):
+    """Bring jobs and runs that damage left in states no command makes back to ones that are known. Sent at start."""
+
+    #: Look for failed jobs of chains without a successor, too: that costs a look at many ended ones.
+    chains: bool = False
+    limit: int = 500
+
+
+class DropRuns(Order, frozen=True, kw_only=True, tag="drop_runs"):
+    """Remove runs whose jobs are not there. Sent by a repair, which has written them elsewhere."""
+
+    runs: tuple[RunId, ...]
+
+
 class Prune(Order, frozen=True, kw_only=True, tag="prune"):
     """Remove what retention no longer keeps. Sent by the tick."""
 
@@ -576,6 +590,8 @@ Command = (
     | CreateGroup
     | CancelGroup
     | MendGroups
+    | Mend
+    | DropRuns
     | Expire
     | EndSessions
     | EndSession

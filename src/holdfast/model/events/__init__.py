@@ -20,6 +20,7 @@ from holdfast.model.events.jobs import (
     JobDead,
     JobEvent,
     JobFailed,
+    JobMended,
     JobMoved,
     JobPruned,
     JobSkipped,
@@ -29,6 +30,7 @@ from holdfast.model.events.jobs import (
     LeaseExtended,
     LeaseGranted,
     LeaseReleased,
+    RunDropped,
 )
 from holdfast.model.events.memory import CommandDone, CommandForgotten, KeyDropped, MemoryEvent
 from holdfast.model.events.plans import (
@@ -99,6 +101,7 @@ __all__ = [
     "JobCreated",
     "JobDead",
     "JobFailed",
+    "JobMended",
     "JobMoved",
     "JobPruned",
     "JobSkipped",
@@ -119,6 +122,7 @@ __all__ = [
     "ReservationPruned",
     "ReservationReleased",
     "ReservationRenewed",
+    "RunDropped",
     "ScheduleCreated",
     "ScheduleDeleted",
     "ScheduleFired",

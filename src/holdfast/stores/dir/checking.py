@@ -21,14 +21,14 @@ from holdfast.stores.dir.reader import Irregular, shares_in, text_at
 from holdfast.stores.dir.replay import jobs_in
 from holdfast.stores.dir.text import Unreadable
 from holdfast.stores.dir.writing import path_of
-from holdfast.stores.protocol import Finding
+from holdfast.stores.protocol import Finding, finding_of
 
 
 def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, compare: bool) -> list[Finding]:
     """List what is wrong. With `compare` nobody else writes, and each file must say what the tables say."""
     tables = opened.tables
     tables.read_all()
-    found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(tables)]
+    found = [finding_of(fault) for fault in violations(tables)]
     found += missing_blobs(blobs, list(tables.named()))
     found += _feed_faults(fs, opened, last)
     if compare:

@@ -80,6 +80,9 @@ DROP INDEX ix_jobs_ended;
 CREATE INDEX ix_jobs_ended ON jobs(namespace, queue, status IN ('FAILED', 'DEAD'), finished_at, job_id)
   WHERE finished_at IS NOT NULL AND group_id IS NULL;
 
+-- Failed jobs of chains, each of which is followed by another one unless its attempts are used up.
+CREATE INDEX ix_jobs_chains ON jobs(job_id) WHERE status = 'FAILED' AND retry_mode = 'chain';
+
 CREATE TABLE webhooks (
   row INTEGER PRIMARY KEY,
   webhook_id TEXT NOT NULL UNIQUE,
