@@ -343,3 +343,42 @@ def test_when_feed_and_counters_are_gone_the_records_tell(images, chapters):
         tick(holder)
         store.close()
         opened(lost).close()
+
+
+# --- the order of the calls -------------------------------------------------------------------------------------------
+
+
+def test_no_two_steps_of_a_commit_are_exchanged():
+    """Intent durable → targets durable → sources gone → feed durable → intent gone. A crash alone would not tell."""
+    fs = SimFS()
+    holder = Engine(opened(fs), clock=ManualClock())
+    holder.submit(Enqueue(jobs=(job("a", key="k"), job("b"))))
+    begin = len(fs.calls)
+    holder.submit(Lease(worker_id="w", n=2))
+    holder.submit_many([Complete(job_id="a", token=1), Fail(job_id="b", token=2, error="x", fatal=True)])
+    calls = [call for call in fs.calls[begin:] if call.kind in CHANGES]
+    starts = [at for at, call in enumerate(calls) if call.kind == "create" and "/intent/" in call.path]
+    assert len(starts) == 2
+    for first, after in zip(starts, [*starts[1:], len(calls)], strict=True):
+        one = calls[first:after]
+
+        def at(kind, where, one=one):
+            return [n for n, call in enumerate(one) if call.kind == kind and where in (call.dst or call.path)]
+
+        assert at("write", "/intent/") < at("sync", "/intent/") < at("rename", "/intent/") < at("sync_dir", "/intent")
+        committed = at("sync_dir", "/intent")[0]
+        renamed, gone = at("rename", "/tasks/"), at("unlink", "/tasks/")
+        assert renamed
+        assert gone
+        assert committed < min(at("create", "/tasks/"))
+        for n in renamed:
+            draft = one[n].path
+            assert [call.kind for call in one[:n] if call.path == draft] == ["create", "write", "sync"]
+        targets = {one[n].dst.rpartition("/")[0] for n in renamed}
+        durable = [max(n for n in at("sync_dir", target) if n < gone[0]) for target in targets]
+        assert max(renamed) < min(durable)
+        assert max(durable) < min(gone), "a source goes only after every target is durable"
+        told = at("write", "/feed/")
+        assert len(told) == 1
+        assert max(at("sync_dir", "/tasks")) < told[0] < at("sync", "/feed/")[0]
+        assert at("sync", "/feed/")[0] < at("unlink", "/intent/")[-1] == len(one) - 1
