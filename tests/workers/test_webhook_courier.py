@@ -152,6 +152,30 @@ def test_a_slow_receiver_does_not_hold_up_a_job(hf, double):
             assert worker.join(LONG)
 
 
+def test_a_job_that_takes_long_does_not_hold_up_a_delivery(url):
+    goes_on, started = threading.Event(), threading.Event()
+    with Receiver() as receiver, Holdfast(url, webhook_allow=[LOOPBACK]) as hf:
+
+        @hf.task(name="long")
+        def long(n: int) -> None:
+            if n:
+                started.set()
+                assert goes_on.wait(LONG)
+
+        hf.webhook(receiver.url)
+        long.enqueue_many([(0,), (1,)])
+        worker = hf.worker(concurrency=1)
+        worker.start()
+        try:
+            assert started.wait(LONG)
+            receiver.wait(1)  # while the only slot is taken
+            assert not goes_on.is_set()
+        finally:
+            goes_on.set()
+            worker.drain()
+            assert worker.join(LONG)
+
+
 def test_no_more_are_on_their_way_than_there_are_hands(hf, double, monkeypatch):
     monkeypatch.setattr(couriers, "HANDS", 3)
     door = Door()
