@@ -216,6 +216,19 @@ def test_crashes_in_recovery_leave_what_recovery_can_finish(images, chapters):
                 break
 
 
+def test_what_a_recovery_found_stays_so_when_the_power_goes_after_it(images, chapters):
+    """What a killed process left in the cache only must be durable before anything rests on it."""
+    for nth, (image, heard, _) in enumerate(images[:: 1 if SOAK else 3]):
+        fs = image.reboot()
+        found = tables_of(opened(fs))
+        assert found in chapters[heard : heard + 2]
+        for names, mode in CUTS[1:] if SOAK else [CUTS[1], CUTS[3]]:
+            left = fs.image().power_loss(mode, seed=nth, names=names)
+            store = opened(left)
+            assert tables_of(store) == found
+            assert not store.check()
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 def test_a_failing_disk_stops_the_store_or_nothing_has_happened(code, chapters, chance):
     """Fail the n-th change, once, until a run had nothing to fail; in between a few are passed over."""
@@ -338,6 +351,8 @@ def test_when_feed_and_counters_are_gone_the_records_tell(images, chapters):
         for name, rows in found.items():
             if name != "meta":
                 assert rows in (chapters[heard][name], chapters[heard + 1][name] if heard < len(STORY) else rows)
+        tokens = [run.token for run in found["job_runs"] if run.token is not None]
+        assert max(tokens, default=0) <= (found["meta"][0].last_token if found["meta"] else 0)
         holder = Engine(store, clock=ManualClock())
         assert not isinstance(holder.submit(Enqueue(jobs=(job("new"),))), Refusal)
         tick(holder)

@@ -81,8 +81,7 @@ class Loading:
         self._load_records()
         # While another process writes, a record may be newer than the feed we have read.
         self._load_jobs(_ANY if self._readonly else found.seq)
-        token = found.token if kept is not None else max(found.token, self._highest_token())
-        self._load_authority(token)
+        self._load_authority(found.token)
         self.tables.seq, self.tables.ts = found.seq, found.ts
         self.missing = self._missing(kept, found.seq)
         if not self._readonly:
@@ -144,10 +143,6 @@ class Loading:
         if token or dispatch is not None:
             said = dispatch or identity.Dispatch()
             self.tables.put(Authority, AUTHORITY, Authority(Token(token), said.paused, said.reason))
-
-    def _highest_token(self) -> int:
-        self.tables.read_all()
-        return max((run.token or 0 for run in self.tables.all(Run)), default=0)
 
     def _load_jobs(self, applied: int) -> None:
         self.tables.opened_at = applied
