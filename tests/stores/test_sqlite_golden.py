@@ -22,6 +22,7 @@ from holdfast.model.logs import NumberedLine
 from holdfast.model.records import TABLES
 from holdfast.model.times import moment
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.schema import VERSION
 from holdfast.stores.sqlite.statements import read_sql, split
 from holdfast.testing import ManualClock
 
@@ -90,6 +91,12 @@ def test_a_migrated_file_and_a_new_one_have_the_same_schema(path, tmp_path):
     SqliteStore.open(path).close()
     SqliteStore.open(tmp_path / "new.db").close()
     assert _schema(path) == _schema(tmp_path / "new.db")
+
+
+def test_the_newest_of_the_kept_files_has_the_schema_of_a_new_one(tmp_path):
+    SqliteStore.open(tmp_path / "new.db").close()
+    newest = Path(shutil.copy(GOLDEN.with_name(f"sqlite-v{VERSION}") / "jobs.db", tmp_path / "kept.db"))
+    assert _schema(newest) == _schema(tmp_path / "new.db")
 
 
 def _schema(path: Path) -> set[tuple[str, str, str]]:
