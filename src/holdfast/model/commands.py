@@ -490,7 +490,7 @@ class ClockJump(msgspec.Struct, frozen=True):
 
 
 class Expire(Order, frozen=True, kw_only=True, tag="expire"):
-    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. Sent by the tick."""
+    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. By the tick."""
 
     limit: int = 500
     #: Leases that lapsed while the clock jumped are not held against their jobs.
