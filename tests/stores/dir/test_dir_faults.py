@@ -300,6 +300,25 @@ def test_an_adopted_file_is_there_once_whatever_call_the_adoption_dies_at():
     assert nth > 20
 
 
+def test_a_wish_that_met_a_full_disk_is_fulfilled_when_there_is_room():
+    fs = SimFS()
+    holder = Engine(opened(fs), clock=ManualClock())
+    holder.submit(Enqueue(jobs=(job("gone"), job("edited"))))
+    fs.put("data/tasks/pending/new.json", b'{"payload": {"type": "work"}}')
+    fs.unlink("data/tasks/pending/gone.json")
+    text = fs.tree()["data/tasks/pending/edited.json"]
+    fs.put("data/tasks/pending/edited.json", text.replace(b'"priority": 0', b'"priority": 17'))
+    fs.room = 50
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            adopt(holder)
+    fs.heal()
+    assert adopt(holder) == 3
+    found = {one.job_id: (one.status.value, one.priority) for one in tables_of(holder.store)["jobs"]}
+    assert found == {"gone": ("CANCELLED", 0), "edited": ("QUEUED", 17), "new": ("QUEUED", 0)}
+    assert not holder.store.check()
+
+
 # --- intents that come back -------------------------------------------------------------------------------------------
 
 

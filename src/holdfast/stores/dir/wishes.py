@@ -67,6 +67,8 @@ class Wishes:
         self._scan = Scan(fs, opened.places, clock)
         #: What is no regular file, told once.
         self._irregular: set[Stray] = set()
+        #: Wishes given by the last look that were neither granted nor refused yet.
+        self._unanswered: list[Wish] = []
         #: What the feed knows, folded when it is first asked for.
         self._known: Mapping[str, JobFile] | None = None
 
@@ -74,6 +76,8 @@ class Wishes:
 
     def all(self, new_id: Callable[[], str]) -> list[Wish]:
         """Look, and give what is wished; what needs no deciding is done on the way."""
+        for unanswered in self._unanswered:
+            self._note_again(unanswered)
         self._look()
         wishes = [*self._after_opening(new_id)]
         strays, self._strays = list(self._strays), {}
@@ -86,7 +90,18 @@ class Wishes:
             wish = self._of_suspect(job_id)
             wishes += [] if wish is None else [wish]
         self._known = None
+        self._unanswered = [wish for wish in wishes if wish.command is not None]
         return wishes
+
+    def _note_again(self, wish: Wish) -> None:
+        """Note what nobody answered: the disk was full, or whoever asked was interrupted."""
+        match wish.command:
+            case Update(job_id=job_id) | Cancel(job_id=job_id):
+                self.suspects.add(job_id)
+            case Retry(job_id=job_id) if self._places.folders.get(name_of(job_id)) == _place(wish)[0]:
+                self._moved.append(job_id)
+            case _:
+                self._strays[Stray(*_place(wish))] = None
 
     def _look(self) -> None:
         """Note files that are new, gone or changed."""
@@ -278,8 +293,10 @@ class Wishes:
         job = self._tables.get(Job, job_id)
         name = name_of(job_id)
         folder = self._places.folders.get(name)
-        if job is None or folder is None or job.status is not JobStatus.QUEUED:
+        if job is None or job.status is not JobStatus.QUEUED:
             return None
+        if folder is None:  # brought back from the feed, to be cancelled
+            return _wish(Cancel(job_id=job.job_id, reason=REMOVED), Stray(PENDING, name))
         now = self._signature(folder, name)
         if now is None:
             return self._removed(job, folder, name)
@@ -354,6 +371,7 @@ class Wishes:
 
     def granted(self, wish: Wish) -> None:
         """Tidy up after a wish that was fulfilled."""
+        self._unanswered.remove(wish)
         stray = Stray(*_place(wish))
         match wish.command:
             case Enqueue(jobs=jobs):
@@ -370,6 +388,7 @@ class Wishes:
 
     def refused(self, wish: Wish, reason: str) -> None:
         """Set aside, or put back, what a wish that was refused left lying."""
+        self._unanswered.remove(wish)
         stray = Stray(*_place(wish))
         self._errands.pop(_job_asked_for(wish.command), None)
         match wish.command:
