@@ -29,11 +29,14 @@ from holdfast.model.commands import (
     Bury,
     Cancel,
     CancelGroup,
+    ClaimDeliveries,
     Command,
     Complete,
     CreateGroup,
     DeleteSchedule,
     DeleteTemplate,
+    DeleteWebhook,
+    EndDelivery,
     EndSession,
     EndSessions,
     Enqueue,
@@ -47,9 +50,12 @@ from holdfast.model.commands import (
     PauseDispatch,
     PauseQueue,
     PauseSchedule,
+    ProbeWebhook,
     Prune,
     PutSchedule,
     PutTemplate,
+    PutWebhook,
+    Redeliver,
     Release,
     ReleaseReservation,
     RenewReservation,
@@ -60,23 +66,26 @@ from holdfast.model.commands import (
     ResumeSchedule,
     Retention,
     Retry,
+    RotateSecret,
     SetQueue,
     Snooze,
     StartDirect,
     Trigger,
     Update,
     UpdateSchedule,
+    UpdateWebhook,
     UseTemplate,
 )
-from holdfast.model.events import GroupChanged, JobChanges, JobCreated, QueueChanges, ScheduleFired
+from holdfast.model.events import DeliveryCreated, GroupChanged, JobChanges, JobCreated, QueueChanges, ScheduleFired
 from holdfast.model.groups import GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryMode
-from holdfast.model.outcomes import Leased, Outcome
+from holdfast.model.outcomes import Claim, Claimed, Leased, Outcome
 from holdfast.model.records import Queue
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, FOREVER, Timestamp, later, stamp
+from holdfast.model.webhooks import RUN_EVENTS, Delivery, DeliveryStatus, NewWebhook, WebhookChanges
 from holdfast.rules.explain import explain
 from holdfast.rules.groupfold import OVER
 from holdfast.rules.invariants import violations
@@ -84,7 +93,7 @@ from holdfast.rules.limits import next_opening
 from holdfast.rules.state import Lane
 from holdfast.stores.dir import DirStore
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.protocol import GroupQuery, JobQuery, Store, View
+from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, Store, View
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import START, ManualClock
@@ -104,6 +113,7 @@ replace = msgspec.structs.replace
 
 # --- what may happen --------------------------------------------------------------------------------------------------
 
+URL = "https://receiver.example/"
 NAMES = [f"j{number}" for number in range(9)]
 job_ids = st.sampled_from(NAMES).map(JobId)
 queues = st.sampled_from(["default", "default", "default", "other"])
@@ -305,6 +315,8 @@ class StoresAgree(RuleBasedStateMachine):
     directs = 0
     #: Ends of groups.
     ends = 0
+    #: Deliveries that were owed.
+    debts = 0
     _empty: Path | None = None
 
     def __init__(self) -> None:
@@ -325,6 +337,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.numbers: dict[str, dict[int, int]] = {}
         self.tokens: list[tuple[JobId, Token]] = []
         self.heirs: list[JobId] = []
+        self.claims: list[Claim] = []
         self._open()
 
     @classmethod
@@ -396,6 +409,8 @@ class StoresAgree(RuleBasedStateMachine):
         for outcome in outcomes:
             if isinstance(outcome, Leased):
                 self.tokens += [(grant.job.job_id, grant.token) for grant in outcome.grants]
+            elif isinstance(outcome, Claimed):
+                self.claims += outcome.claims
         return outcomes
 
     def _compare_feeds(self) -> None:
@@ -413,6 +428,7 @@ class StoresAgree(RuleBasedStateMachine):
         for name, entries in fresh.items():
             assert entries == fresh["memory"], f"{name}: {entries}\nmemory: {fresh['memory']}"
         type(self).ends += sum(isinstance(event, GroupChanged) and event.status in OVER for _, event in fresh["memory"])
+        type(self).debts += sum(isinstance(event, DeliveryCreated) for _, event in fresh["memory"])
         type(self).fires += sum(isinstance(event, ScheduleFired) for _, event in fresh["memory"])
         self.heirs += [
             event.job.job_id
@@ -439,6 +455,10 @@ class StoresAgree(RuleBasedStateMachine):
             }
 
     def _numbered(self, name: str, record: Any) -> Any:
+        if isinstance(record, Delivery):
+            body = msgspec.json.decode(record.body)
+            body["seq"] = self.numbers[name][body["seq"]]
+            return replace(record, body=msgspec.json.encode(body).decode())
         return replace(record, seq=self.numbers[name][record.seq]) if isinstance(record, Job) else record
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -453,6 +473,7 @@ class StoresAgree(RuleBasedStateMachine):
     def begin(
         self, jobs: list[NewJob], interval: float, overlap: Overlap, catch_up: CatchUp, group: CreateGroup
     ) -> None:
+        self.send(PutWebhook(webhook_id="w1", webhook=NewWebhook(url=URL, secrets=("a-secret",))))
         self.send(Enqueue(jobs=tuple(jobs)))
         self.send(group)
         # Two good schedules from the start: most histories are too short to come by one.
@@ -641,6 +662,64 @@ class StoresAgree(RuleBasedStateMachine):
             follows = [self._report(*report)] if number % 2 else []
             self.send_all([*follows, command, ReleaseReservation(reservation_id=known), command])
 
+    # --- webhooks -----------------------------------------------------------------------------------------------------
+
+    @rule(
+        kind=st.integers(0, 5),
+        cmd=cmds,
+        webhook_id=st.sampled_from(["w1", "w1", "w2"]),
+        namespace=namespaces,
+        events=st.lists(st.sampled_from(RUN_EVENTS), unique=True, max_size=3).map(tuple),
+        queue=st.one_of(st.none(), queues),
+        flag=st.booleans(),
+        command=leases(),
+    )
+    def webhook(
+        self,
+        kind: int,
+        cmd: str,
+        webhook_id: str,
+        namespace: str,
+        events: tuple[str, ...],
+        queue: str | None,
+        command: Lease,
+        *,
+        flag: bool,
+    ) -> None:
+        wanted = None if queue is None else (queue,)
+        match kind:
+            case 0 | 1:
+                new = NewWebhook(url=URL, namespace=namespace, events=events, queues=wanted, secrets=("a-secret",))
+                first: Command = PutWebhook(cmd=cmd, webhook_id=webhook_id, webhook=new, replace=flag)
+            case 2:
+                changes = WebhookChanges(events=events, queues=wanted, enabled=flag)
+                first = UpdateWebhook(cmd=cmd, webhook_id=webhook_id, changes=changes)
+            case 3:
+                first = RotateSecret(cmd=cmd, webhook_id=webhook_id, secret="another-secret" if flag else None)
+            case 4:
+                first = ProbeWebhook(cmd=cmd, webhook_id=webhook_id, delivery_id=f"d{len(events)}")
+            case _:
+                first = DeleteWebhook(cmd=cmd, webhook_id=webhook_id)
+        self.send_all([command, first, command])
+
+    @rule(kind=st.integers(0, 5), number=numbers, status=st.sampled_from([200, 204, 302, 410, 500, None]), cmd=cmds)
+    def deliver(self, kind: int, number: int, status: int | None, cmd: str) -> None:
+        if kind < 2 or not self.claims:
+            self.send(ClaimDeliveries(limit=1 + number % 5))
+            return
+        claim = self.claims[number % len(self.claims)]
+        if kind == 2:
+            self.send(Redeliver(cmd=cmd, delivery_id=claim.delivery_id))
+        else:
+            ended = EndDelivery(
+                cmd=cmd,
+                delivery_id=claim.delivery_id,
+                claimed_until=claim.claimed_until,
+                status=status,
+                error="no route" if status is None else None,
+            )
+            self.send_all([ended, ClaimDeliveries(limit=1)])
+
     # --- schedules and templates --------------------------------------------------------------------------------------
 
     @rule(
@@ -729,7 +808,7 @@ class StoresAgree(RuleBasedStateMachine):
 
     @rule(keep=st.sampled_from([None, 0, 50]))
     def tick(self, keep: float | None) -> None:
-        kept = Retention() if keep is None else Retention(done_s=keep, failed_s=2 * keep)
+        kept = Retention() if keep is None else Retention(done_s=keep, failed_s=2 * keep, deliveries_s=keep)
         # The feed is trimmed by each store in its own way; nothing here gets that old.
         self.each(lambda opened: maintenance.tick(opened, kept))
 
@@ -845,6 +924,12 @@ def _orders(view: View, now: Timestamp) -> dict[str, Any]:
             [group.group_id for group in view.groups(GroupQuery(status=status, limit=2))]
             for status in (None, *GroupStatus)
         ],
+        "webhooks": [list(view.webhooks(namespace)) for namespace in ("", "x")],
+        "deliveries": [
+            [one.delivery_id for one in view.deliveries(DeliveryQuery(webhook_id=name, status=status, limit=limit))]
+            for name in ("w1", "w2")
+            for status, limit in ((None, 3), *((status, 50) for status in DeliveryStatus))
+        ],
         "reserved": [(view.reservation(*space), view.direct(*space)) for space in spaces],
         "granted": {cmd: [job.job_id for job in view.granted_by(cmd)] for cmd in ("c1", "c2", "c3")},
     }
@@ -856,20 +941,23 @@ def _name(record: Any) -> Any:
             return None
         case Job():
             return record.job_id
+        case Delivery():
+            return record.delivery_id
         case _:
             return record
 
 
 def test_random_histories_are_the_same_on_every_store():
     StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = StoresAgree.fires = StoresAgree.ends = 0
-    StoresAgree.directs = 0
+    StoresAgree.directs = StoresAgree.debts = 0
     run_state_machine_as_test(StoresAgree, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS))
     print(
         f"{StoresAgree.histories} histories, {StoresAgree.commands} commands on each store, "
         f"{StoresAgree.reopenings} reopenings, {StoresAgree.fires} fires, {StoresAgree.ends} ends of groups, "
-        f"{StoresAgree.directs} direct executions"
+        f"{StoresAgree.directs} direct executions, {StoresAgree.debts} deliveries"
     )
     assert StoresAgree.ends > HISTORIES / 20
     assert StoresAgree.directs > HISTORIES / 20
+    assert StoresAgree.debts > HISTORIES / 5
     assert StoresAgree.fires > HISTORIES / 5
     assert StoresAgree.histories >= HISTORIES

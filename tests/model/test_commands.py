@@ -93,6 +93,8 @@ EVERY = [
     ),
     c.CancelGroup(group_id="g", running=True, reason="r"),
     c.MendGroups(limit=7),
+    c.Mend(chains=True, limit=7),
+    c.DropRuns(runs=("r", "s")),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),

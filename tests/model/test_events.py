@@ -36,6 +36,8 @@ EVERY = [
     ev.JobUpdated(job_id="j", changes=ev.JobChanges(params=msgspec.Raw(b"{}"), not_before=None, tags=None), rank=0),
     ev.JobMoved(job_id="j", position=-50),
     ev.JobPruned(job_id="j"),
+    ev.JobMended(job_id="j", run_id="r", to=JobStatus.FAILED, attempts=1, expiries=0, snoozes=0, successor="j2"),
+    ev.RunDropped(run_id="r"),
     ev.QueuePaused(namespace="", queue="q", reason="r"),
     ev.QueueResumed(namespace="", queue="q"),
     ev.QueueSet(namespace="", queue="q", changes=ev.QueueChanges(max_running=None, rate_scope="key", aging_s=0.5)),
@@ -91,7 +93,8 @@ def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
     nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "group", "key", "command"}
-    nouns |= {"webhook", "delivery", "message", "turn", "history", "instance", "decision", "affinity", "handlers"}
+    nouns |= {"webhook", "delivery", "run"}
+    nouns |= {"message", "turn", "history", "instance", "decision", "affinity", "handlers"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 
 

@@ -20,6 +20,7 @@ from holdfast.model.outcomes import (
     GroupCancelled,
     Grouped,
     Leased,
+    Mended,
     Outcome,
     Refusal,
     Reported,
@@ -51,6 +52,7 @@ EVERY = [
     GroupCancelled(cancelled=2, requested=1),
     Swept(count=3, more=True),
     *ANSWERS,
+    Mended(runs=1, jobs=2, chains=3, more=True),
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]
 

@@ -45,9 +45,7 @@ def size(path):
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-@pytest.mark.parametrize(
-    "retention", [None, Retention(done_max=20, failed_max=4, feed_max=100)], ids=["age", "number"]
-)
+@pytest.mark.parametrize("retention", [None, Retention(done_max=20, failed_max=4, feed_max=100)], ids=["age", "number"])
 def test_the_files_stop_growing(place, retention):
     scheme, path = place
     clock = ManualClock()

@@ -211,6 +211,8 @@ ELSEWHERE = {
     c.CreateGroup,
     c.CancelGroup,
     c.MendGroups,
+    c.Mend,
+    c.DropRuns,
     c.Fire,
     c.Trigger,
     c.Backfill,

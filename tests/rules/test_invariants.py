@@ -2,11 +2,12 @@
 
 import msgspec
 import pytest
-from world import START, World
+from world import START, World, new
 
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, HeldKey
+from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook
 from holdfast.rules.invariants import violations
 
@@ -151,6 +152,52 @@ def claimed_after_its_end(world):
     change_delivery(world, status=DeliveryStatus.FAILED, finished_at=START, claimed_until=START)
 
 
+def reserved():
+    world = World()
+    world.do(c.Reserve(reservation_id="r", queue="default", reserved_by="me"))
+    return world
+
+
+def direct():
+    world = reserved()
+    world.do(c.StartDirect(reservation_id="r", job=new("j"), worker_id="here"))
+    return world
+
+
+def reserved_twice(world):
+    held = world.tables.get(Reservation, "r")
+    world.tables.put(Reservation, "r2", msgspec.structs.replace(held, reservation_id="r2"))
+
+
+def over_without_time(world):
+    held = world.tables.get(Reservation, "r")
+    world.tables.put(Reservation, "r", msgspec.structs.replace(held, status=ReservationStatus.RELEASED))
+
+
+def held_with_an_end(world):
+    held = world.tables.get(Reservation, "r")
+    world.tables.put(Reservation, "r", msgspec.structs.replace(held, ended_at=START))
+
+
+def direct_and_queued(world):
+    replace(world, world.job(), status=JobStatus.QUEUED)
+
+
+def direct_without_reservation(world):
+    replace(world, world.job(), reservation_id=None)
+
+
+def direct_and_retried(world):
+    replace(world, world.job(), status=JobStatus.FAILED)
+    world.tables.put(
+        Job, "h", msgspec.structs.replace(world.job(), job_id="h", retry_of="j", retry_kind=RetryKind.MANUAL)
+    )
+
+
+def direct_beside_another(world):
+    world.tables.put(Job, "other", msgspec.structs.replace(world.job(), job_id="other", direct=False))
+
+
 @pytest.mark.parametrize(
     ("start", "damage", "code"),
     [
@@ -164,6 +211,13 @@ def claimed_after_its_end(world):
         (running, other_token, "PERS-003"),
         (done, runs_miscounted, "PERS-003"),
         (done, chain_ran_twice, "PERS-003"),
+        (reserved, reserved_twice, "PERS-005"),
+        (reserved, over_without_time, "reservation"),
+        (reserved, held_with_an_end, "reservation"),
+        (direct, direct_and_queued, "direct"),
+        (direct, direct_without_reservation, "direct"),
+        (direct, direct_and_retried, "direct"),
+        (direct, direct_beside_another, "direct"),
         (done, two_heirs, "PERS-006"),
         (running, heir_of_the_living, "PERS-006"),
         (running, key_lost, "PERS-008"),

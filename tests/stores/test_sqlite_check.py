@@ -22,12 +22,14 @@ from holdfast.model.commands import (
     PauseQueue,
     PutSchedule,
     PutTemplate,
+    PutWebhook,
     Reserve,
 )
 from holdfast.model.ids import JobId
 from holdfast.model.records import TABLES
 from holdfast.model.schedules import NewSchedule
 from holdfast.model.templates import JobOptions, NewTemplate
+from holdfast.model.webhooks import NewWebhook
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.statements import COLUMNS
@@ -45,6 +47,8 @@ def fill(path: Path) -> None:
         NewJob(job_id=JobId("next"), job_type="t", params=msgspec.Raw(b"{}")),
     )
     engine.ask(Enqueue(jobs=jobs))
+    hook = NewWebhook(url="https://receiver.example/hook", secrets=("a-secret-of-ours",), queues=("default",))
+    engine.ask(PutWebhook(webhook_id="w-1", webhook=hook))
     grants = engine.ask(Lease(worker_id="w", n=2, cmd="lease-1")).grants
     engine.ask(Complete(job_id=grants[0].job.job_id, token=grants[0].token, result=msgspec.Raw(b"[1]")))
     engine.ask(Fail(job_id=grants[1].job.job_id, token=grants[1].token, error="boom"))

@@ -43,7 +43,6 @@ SEARCHES = {
     "update_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "group": ["sqlite_autoindex_job_groups_1 (group_id=?)"],
     "group_ids_from": ["sqlite_autoindex_job_groups_1 (group_id>?)"],
-    "live_groups": ["ix_groups_live"],
     "members": ["ix_jobs_group (group_id=?"],
     "turn_of": ["ix_jobs_turn (group_id=?"],
     "pass_turn": ["ix_jobs_turn (group_id=?", "INTEGER PRIMARY KEY (rowid=?)"],
@@ -174,6 +173,10 @@ def test_what_is_asked_on_the_way_of_a_job_is_found_by_an_index(db, name):
         assert any(step.startswith("SEARCH") and index in step for step in steps), steps
     assert not any(step.startswith("SCAN") and "json_each" not in step for step in steps), steps
     assert name in SORT or not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_groups_that_live_are_found_without_passing_those_that_have_ended(db):
+    assert plan(db, "live_groups") == ["SCAN job_groups USING INDEX ix_groups_live"]
 
 
 def test_records_that_name_a_blob_are_found_without_passing_the_others(db):

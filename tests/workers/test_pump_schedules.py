@@ -83,6 +83,22 @@ def test_what_is_made_up_for_is_made_at_once_and_other_work_is_sent_in_between(h
     w.slots.close()
 
 
+def test_a_worker_on_its_way_out_fires_nothing_and_the_next_one_does(hf, clock, note):
+    made = hf.schedule("s", note, every=60, overlap="allow", queue="elsewhere")
+    w = hf.worker(["default"], concurrency=1)
+    drive(w)
+    w.pump.look()
+    w.pump.drain(30)
+    clock.advance(60)
+    drive(w)
+    assert made.record().fires == 0
+    w.slots.close()
+    following = hf.worker(["default"], concurrency=1)
+    drive(following)
+    assert made.record().fires == 1
+    following.slots.close()
+
+
 def test_a_worker_without_schedules_wakes_for_none(hf, clock, note):
     w = hf.worker(concurrency=1)
     drive(w)

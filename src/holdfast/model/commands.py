@@ -12,7 +12,7 @@ import msgspec
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.groups import GroupMode, OnFailure
-from holdfast.model.ids import JobId, Token
+from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.orders import Order
 from holdfast.model.payloads import NULL
@@ -483,7 +483,7 @@ class ClockJump(msgspec.Struct, frozen=True):
 
 
 class Expire(Order, frozen=True, kw_only=True, tag="expire"):
-    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. Sent by the tick."""
+    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. By the tick."""
 
     limit: int = 500
     #: Leases that lapsed while the clock jumped are not held against their jobs.
@@ -508,6 +508,20 @@ class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
 
     session_id: str
     limit: int = 500
+
+
+class Mend(Order, frozen=True, kw_only=True, tag="mend"):
+    """Bring jobs and runs that damage left in states no command makes back to ones that are known. Sent at start."""
+
+    #: Look for failed jobs of chains without a successor, too: that costs a look at many ended ones.
+    chains: bool = False
+    limit: int = 500
+
+
+class DropRuns(Order, frozen=True, kw_only=True, tag="drop_runs"):
+    """Remove runs whose jobs are not there. Sent by a repair, which has written them elsewhere."""
+
+    runs: tuple[RunId, ...]
 
 
 class Prune(Order, frozen=True, kw_only=True, tag="prune"):
@@ -569,6 +583,8 @@ Command = (
     | CreateGroup
     | CancelGroup
     | MendGroups
+    | Mend
+    | DropRuns
     | Expire
     | EndSessions
     | EndSession

@@ -21,6 +21,7 @@ from holdfast.model.commands import (
     DeleteSchedule,
     DeleteTemplate,
     DeleteWebhook,
+    DropRuns,
     EndDelivery,
     EndSession,
     EndSessions,
@@ -31,6 +32,7 @@ from holdfast.model.commands import (
     Fire,
     GiveUp,
     Lease,
+    Mend,
     MendGroups,
     Move,
     Normalize,
@@ -66,7 +68,7 @@ from holdfast.model.commands import (
 from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
-from holdfast.rules import deliveries, edits, schedules, templates, webhooks
+from holdfast.rules import deliveries, edits, recovery, schedules, templates, webhooks
 from holdfast.rules.consequences import follow
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.direct import decide_start_direct
@@ -134,6 +136,10 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
             return decide_enqueue(state, command, now)
         case CreateGroup():
             return decide_create_group(state, command, now)
+        case Mend():
+            return recovery.decide_mend(state, command, now, draws)
+        case DropRuns():
+            return recovery.decide_drop_runs(state, command)
         case MendGroups():
             return decide_mend(state, command, now, draws)
         case Lease():

@@ -23,6 +23,8 @@ class Fault(NamedTuple):
     code: str
     message: str
     id: str
+    #: What to do about it, where there is something.
+    remedy: str = ""
 
 
 class Whole(State, Protocol):

@@ -252,8 +252,13 @@ def lapse_reason(job: Job, jump: ClockJump | None) -> str:
     return "clock_jump" if jumped else "timeout"
 
 
-def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws) -> Iterator[Event]:
-    """Revoke a lease: the run is LOST, the job goes back, on to a successor, or is DEAD."""
+def expiry_events(
+    job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws, *, run_id: RunId | None = None
+) -> Iterator[Event]:
+    """Revoke a lease: the run is LOST, the job goes back, on to a successor, or is DEAD.
+
+    With `run_id` the run is made for it: the lease had none.
+    """
     assert job.token is not None
     if reason == "timeout" and job.deadline_at is not None and now >= job.deadline_at:
         reason = "deadline"
@@ -270,7 +275,14 @@ def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws)
     else:
         to = JobStatus.QUEUED
     yield LeaseExpired(
-        job_id=job.job_id, token=job.token, reason=reason, counted=counted, to=to, successor=follows, cmd=cmd
+        job_id=job.job_id,
+        token=job.token,
+        reason=reason,
+        counted=counted,
+        to=to,
+        successor=follows,
+        run_id=run_id,
+        cmd=cmd,
     )
     if follows is not None:
         counted_job = msgspec.structs.replace(job, expiries=expiries, error=LOST)

@@ -146,6 +146,13 @@ class State(FlowState, Protocol):
         """Give the member of a group that is QUEUED or RUNNING and has the lowest number, or None if none is."""
         ...
 
+    def unfollowed(self) -> Iterator[Job]:
+        """Walk the FAILED jobs of chains that have attempts left and no automatic successor, by id.
+
+        Asked once, at start. What has no chains pays nothing.
+        """
+        ...
+
     def live_groups(self) -> Iterator[Group]:
         """Walk the groups that have members and have not ended, by id. Those that have ended cost nothing."""
         ...

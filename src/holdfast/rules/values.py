@@ -15,6 +15,7 @@ from holdfast.model.commands import (
     ClaimDeliveries,
     Command,
     CreateGroup,
+    DropRuns,
     EndDelivery,
     Enqueue,
     Extend,
@@ -140,6 +141,11 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from check_time("expected", expected)
         case EndDelivery():
             yield from _sending(command)
+        case DropRuns(runs=runs):
+            if not 1 <= len(runs) <= MAX_SWEEP:
+                yield "runs", f"{len(runs)} runs; one command takes 1 to {MAX_SWEEP:,}"
+            for run_id in runs:
+                yield from check_label("runs", run_id)
         case Prune(retention=retention):
             yield from retention_problems(retention, math.inf)
         case _:

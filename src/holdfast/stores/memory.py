@@ -17,7 +17,7 @@ from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
-from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
 from holdfast.stores.tables import Tables
 
 #: Events kept for the feed; older ones are forgotten.
@@ -100,7 +100,7 @@ class MemoryStore:
         """Check the invariants of the records."""
         with self.read() as view:
             named = list(view.named())
-            found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in reported(view)]
+            found = [finding_of(fault) for fault in reported(view)]
         return found + missing_blobs(self.blobs, named)
 
     def snapshot(self) -> None:

@@ -17,6 +17,7 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus
+from holdfast.rules.flowinvariants import Fault
 from holdfast.rules.state import Lane, State
 from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
 
@@ -68,6 +69,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int | None = None
     #: The record concerned.
     id: str | None = None
+
+
+def finding_of(fault: Fault) -> Finding:
+    """Give a broken invariant as a finding."""
+    return Finding(code=fault.code, message=fault.message, remedy=fault.remedy, id=fault.id)
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

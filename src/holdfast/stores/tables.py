@@ -16,7 +16,7 @@ from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
-from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.jobs import Job, JobStatus, RetryKind, RetryMode, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Queue, Record, key_of
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule
@@ -458,6 +458,16 @@ class Tables(Flowlines):
         """Give the active member of a group that has the lowest number, or None."""
         job_id = self._side.turn_of(group_id)
         return None if job_id is None else self._job(job_id)
+
+    def unfollowed(self) -> Iterator[Job]:
+        """Walk the FAILED jobs of chains that have attempts left and no automatic successor, by id."""
+        failed = (ids for (_, status), ids in self._by_status.items() if status is JobStatus.FAILED)
+        for job_id in sorted(job_id for ids in failed for job_id in ids):
+            job = self._job(job_id)
+            if job.retry_mode is RetryMode.CHAIN and job.attempts < job.max_attempts:
+                heirs = self._followers.get(job_id, ())
+                if not any(self._job(heir).retry_kind is RetryKind.AUTO for heir in heirs):
+                    yield job
 
     def live_groups(self) -> Iterator[Group]:
         """Walk the groups that have members and have not ended, by id."""

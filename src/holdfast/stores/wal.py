@@ -47,7 +47,7 @@ from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.logfiles import FileLogs
 from holdfast.stores.beside.rosterfiles import FileRoster
 from holdfast.stores.beside.sessions import LockedSessions
-from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
 from holdfast.stores.tables import Tables
 
 log = logging.getLogger("holdfast.stores.wal")
@@ -260,7 +260,7 @@ class WalStore:
             faults = list(reported(self._tables))
             named = list(self._tables.named())
         found += missing_blobs(self.blobs, named)
-        return found + [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in faults]
+        return found + [finding_of(fault) for fault in faults]
 
     def snapshot(self) -> None:
         """Write a snapshot now and wait for it."""

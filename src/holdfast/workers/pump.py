@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import TICKING, next_of, tick
+from holdfast.engine.maintenance import TICKING, mend, next_of, tick
 from holdfast.engine.rounds import replan
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, StoreBusy, StoreFull, UnknownLease
 from holdfast.model.commands import Command, Extend, Lease, Retention
@@ -106,6 +106,7 @@ class Pump:
         self._tick_at = self._sweep_at = _NEVER if retention is None else 0.0
         #: The fires of schedules were compared with the rules of their zones, which may be newer.
         self._is_replanned = False
+        self._is_mended = False
         self._look_at = 0.0
         #: How often the clock had stepped when it was last asked.
         self._steps = 0
@@ -165,6 +166,7 @@ class Pump:
         try:
             while not self._is_over():
                 try:
+                    self._mend_once()
                     # A cycle may find that all is over; then there is nothing to rest for.
                     if not self.cycle() and not self._is_over():
                         self._rest()
@@ -176,6 +178,12 @@ class Pump:
                     self._slots.wait(RETRY_S)
         finally:
             self._watcher.close()
+
+    def _mend_once(self) -> None:
+        """Before anything is dispatched, carry on what damage had broken off."""
+        if not self._is_mended:
+            mend(self._engine, chains=True)
+            self._is_mended = True
 
     def cycle(self) -> bool:
         """Send what there is to send; tell whether there was anything."""
@@ -361,7 +369,8 @@ class Pump:
         if not self._is_replanned:
             replan(self._engine)
             self._is_replanned = True
-        more = tick(self._engine, self._retention).more
+        # On the way out nothing is begun any more: what is due is fired by others, or at the next start.
+        more = tick(self._engine, self._retention, fires=not self.is_draining).more
         # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
         self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
         self._hope = self._hope or more

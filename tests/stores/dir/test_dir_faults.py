@@ -216,6 +216,19 @@ def test_crashes_in_recovery_leave_what_recovery_can_finish(images, chapters):
                 break
 
 
+def test_what_a_recovery_found_stays_so_when_the_power_goes_after_it(images, chapters):
+    """What a killed process left in the cache only must be durable before anything rests on it."""
+    for nth, (image, heard, _) in enumerate(images[:: 1 if SOAK else 3]):
+        fs = image.reboot()
+        found = tables_of(opened(fs))
+        assert found in chapters[heard : heard + 2]
+        for names, mode in CUTS[1:] if SOAK else [CUTS[1], CUTS[3]]:
+            left = fs.image().power_loss(mode, seed=nth, names=names)
+            store = opened(left)
+            assert tables_of(store) == found
+            assert not store.check()
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 def test_a_failing_disk_stops_the_store_or_nothing_has_happened(code, chapters, chance):
     """Fail the n-th change, once, until a run had nothing to fail; in between a few are passed over."""
@@ -287,6 +300,25 @@ def test_an_adopted_file_is_there_once_whatever_call_the_adoption_dies_at():
     assert nth > 20
 
 
+def test_a_wish_that_met_a_full_disk_is_fulfilled_when_there_is_room():
+    fs = SimFS()
+    holder = Engine(opened(fs), clock=ManualClock())
+    holder.submit(Enqueue(jobs=(job("gone"), job("edited"))))
+    fs.put("data/tasks/pending/new.json", b'{"payload": {"type": "work"}}')
+    fs.unlink("data/tasks/pending/gone.json")
+    text = fs.tree()["data/tasks/pending/edited.json"]
+    fs.put("data/tasks/pending/edited.json", text.replace(b'"priority": 0', b'"priority": 17'))
+    fs.room = 50
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            adopt(holder)
+    fs.heal()
+    assert adopt(holder) == 3
+    found = {one.job_id: (one.status.value, one.priority) for one in tables_of(holder.store)["jobs"]}
+    assert found == {"gone": ("CANCELLED", 0), "edited": ("QUEUED", 17), "new": ("QUEUED", 0)}
+    assert not holder.store.check()
+
+
 # --- intents that come back -------------------------------------------------------------------------------------------
 
 
@@ -338,8 +370,49 @@ def test_when_feed_and_counters_are_gone_the_records_tell(images, chapters):
         for name, rows in found.items():
             if name != "meta":
                 assert rows in (chapters[heard][name], chapters[heard + 1][name] if heard < len(STORY) else rows)
+        tokens = [run.token for run in found["job_runs"] if run.token is not None]
+        assert max(tokens, default=0) <= (found["meta"][0].last_token if found["meta"] else 0)
         holder = Engine(store, clock=ManualClock())
         assert not isinstance(holder.submit(Enqueue(jobs=(job("new"),))), Refusal)
         tick(holder)
         store.close()
         opened(lost).close()
+
+
+# --- the order of the calls -------------------------------------------------------------------------------------------
+
+
+def test_no_two_steps_of_a_commit_are_exchanged():
+    """Intent durable → targets durable → sources gone → feed durable → intent gone. A crash alone would not tell."""
+    fs = SimFS()
+    holder = Engine(opened(fs), clock=ManualClock())
+    holder.submit(Enqueue(jobs=(job("a", key="k"), job("b"))))
+    begin = len(fs.calls)
+    holder.submit(Lease(worker_id="w", n=2))
+    holder.submit_many([Complete(job_id="a", token=1), Fail(job_id="b", token=2, error="x", fatal=True)])
+    calls = [call for call in fs.calls[begin:] if call.kind in CHANGES]
+    starts = [at for at, call in enumerate(calls) if call.kind == "create" and "/intent/" in call.path]
+    assert len(starts) == 2
+    for first, after in zip(starts, [*starts[1:], len(calls)], strict=True):
+        one = calls[first:after]
+
+        def at(kind, where, one=one):
+            return [n for n, call in enumerate(one) if call.kind == kind and where in (call.dst or call.path)]
+
+        assert at("write", "/intent/") < at("sync", "/intent/") < at("rename", "/intent/") < at("sync_dir", "/intent")
+        committed = at("sync_dir", "/intent")[0]
+        renamed, gone = at("rename", "/tasks/"), at("unlink", "/tasks/")
+        assert renamed
+        assert gone
+        assert committed < min(at("create", "/tasks/"))
+        for n in renamed:
+            draft = one[n].path
+            assert [call.kind for call in one[:n] if call.path == draft] == ["create", "write", "sync"]
+        targets = {one[n].dst.rpartition("/")[0] for n in renamed}
+        durable = [max(n for n in at("sync_dir", target) if n < gone[0]) for target in targets]
+        assert max(renamed) < min(durable)
+        assert max(durable) < min(gone), "a source goes only after every target is durable"
+        told = at("write", "/feed/")
+        assert len(told) == 1
+        assert max(at("sync_dir", "/tasks")) < told[0] < at("sync", "/feed/")[0]
+        assert at("sync", "/feed/")[0] < at("unlink", "/intent/")[-1] == len(one) - 1

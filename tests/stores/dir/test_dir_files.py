@@ -15,6 +15,8 @@ from holdfast.errors import StoreDamaged, StoreFailed, StoreLocked, TooNew
 from holdfast.model.commands import (
     Bury,
     Cancel,
+    Complete,
+    Enqueue,
     Expire,
     Extend,
     GiveUp,
@@ -33,7 +35,7 @@ from holdfast.model.payloads import MAX_DEPTH
 from holdfast.stores.dir import DirStore, names, places
 from holdfast.stores.dir.kinds import FOLDERS
 from holdfast.stores.dir.tables import NARROW, DirTables
-from holdfast.testing import ManualClock
+from holdfast.testing import ManualClock, SimFS
 
 NOW = Backoff(base_s=0, jitter=0)
 
@@ -612,6 +614,23 @@ def test_ten_thousand_jobs_work(tmp_path):
     desk.close()
 
 
+def test_more_than_it_is_meant_for_is_told_at_opening(desk, monkeypatch, caplog):
+    desk.add(*(job(f"j{number}") for number in range(5)))
+    desk.reopen()
+    assert "dir.crowded" not in caplog.text
+    monkeypatch.setattr("holdfast.stores.dir.store.MOST_LIVE", 4)
+    desk.reopen()
+    assert "dir.crowded" in caplog.text
+
+
+def test_a_network_file_system_is_refused_unless_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.stores.dir.store.filesystem_kind", lambda _path: "nfs4")
+    with pytest.raises(StoreFailed, match="network=allow"):
+        DirStore.open(tmp_path / "store")
+    assert list(tmp_path.iterdir()) == []
+    DirStore.open(tmp_path / "store", network=True).close()
+
+
 def test_ended_jobs_are_read_when_somebody_asks(tmp_path):
     desk = Desk(tmp_path / "store")
     desk.add(*(job(f"j{number}") for number in range(10)))
@@ -630,6 +649,21 @@ def test_ended_jobs_are_read_when_somebody_asks(tmp_path):
         assert sum(count.count for count in view.counts()) == 11
     assert not unread
     desk.close()
+
+
+def test_an_ended_job_that_the_disk_does_not_give_is_never_taken_for_missing():
+    fs = SimFS()
+    holder = Engine(DirStore.open("store", fs=fs, clock=ManualClock()), clock=ManualClock())
+    holder.ask(Enqueue(jobs=(job("a"),)))
+    (grant,) = holder.ask(Lease(worker_id="w")).grants
+    holder.ask(Complete(job_id="a", token=grant.token))
+    holder.close()
+    again = Engine(DirStore.open("store", fs=fs, clock=ManualClock()), clock=ManualClock())
+    for _ in range(3):
+        fs.fail("read", 1)
+        with pytest.raises(StoreFailed):
+            again.job("a")
+    assert again.job("a").status is JobStatus.COMPLETED
 
 
 def test_every_look_up_that_is_called_narrow_exists():

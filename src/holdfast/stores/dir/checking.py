@@ -14,21 +14,21 @@ from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.dir import feed, jobfile, kinds
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT, STATE_OF, STATES
-from holdfast.stores.dir.names import DRAFT, is_share, name_of, stem_of
+from holdfast.stores.dir.names import DRAFT, name_of, stem_of
 from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
-from holdfast.stores.dir.reader import Irregular, text_at
+from holdfast.stores.dir.reader import Irregular, shares_in, text_at
 from holdfast.stores.dir.replay import jobs_in
 from holdfast.stores.dir.text import Unreadable
 from holdfast.stores.dir.writing import path_of
-from holdfast.stores.protocol import Finding
+from holdfast.stores.protocol import Finding, finding_of
 
 
 def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, compare: bool) -> list[Finding]:
     """List what is wrong. With `compare` nobody else writes, and each file must say what the tables say."""
     tables = opened.tables
     tables.read_all()
-    found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in reported(tables)]
+    found = [finding_of(fault) for fault in reported(tables)]
     found += missing_blobs(blobs, list(tables.named()))
     found += _feed_faults(fs, opened, last)
     if compare:
@@ -100,7 +100,7 @@ def _job_files(fs: FS, opened: Opened) -> Iterator[Finding]:
             expected_file = JobFile(job, tuple(runs), extra, job.status, job.seq)
             yield from _compare(fs, folder, name, expected_file)
     for state in STATES:
-        for folder in (state, *(f"{state}/{name}" for name in fs.listdir(state) if is_share(name))):
+        for folder in (state, *shares_in(fs, state, fs.listdir(state))):
             for entry in fs.listdir(folder):
                 stem = stem_of(entry)
                 if entry.startswith(DRAFT) or (stem is not None and (folder, stem) not in expected):

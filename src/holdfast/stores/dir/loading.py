@@ -26,10 +26,10 @@ from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import ENDED, FEED, INTENT, PENDING, QUARANTINE, RUNNING, STATE_OF, STATES
 from holdfast.stores.dir.mending import mended_keys
-from holdfast.stores.dir.names import DRAFT, is_canonical, is_share, name_of, stem_of
+from holdfast.stores.dir.names import DRAFT, is_canonical, name_of, stem_of
 from holdfast.stores.dir.places import Places, state_of
 from holdfast.stores.dir.quarantine import Quarantine
-from holdfast.stores.dir.reader import Irregular, as_queued, ended_file, has_lease, is_ours, text_at
+from holdfast.stores.dir.reader import Irregular, as_queued, ended_file, has_lease, is_ours, shares_in, text_at
 from holdfast.stores.dir.recovery import Report
 from holdfast.stores.dir.tables import DirTables
 from holdfast.stores.dir.text import Signature, Unreadable, signature
@@ -81,8 +81,7 @@ class Loading:
         self._load_records()
         # While another process writes, a record may be newer than the feed we have read.
         self._load_jobs(_ANY if self._readonly else found.seq)
-        token = found.token if kept is not None else max(found.token, self._highest_token())
-        self._load_authority(token)
+        self._load_authority(found.token)
         self.tables.seq, self.tables.ts = found.seq, found.ts
         self.missing = self._missing(kept, found.seq)
         if not self._readonly:
@@ -145,10 +144,6 @@ class Loading:
             said = dispatch or identity.Dispatch()
             self.tables.put(Authority, AUTHORITY, Authority(Token(token), said.paused, said.reason))
 
-    def _highest_token(self) -> int:
-        self.tables.read_all()
-        return max((run.token or 0 for run in self.tables.all(Run)), default=0)
-
     def _load_jobs(self, applied: int) -> None:
         self.tables.opened_at = applied
         listed = self._listed()
@@ -179,11 +174,8 @@ class Loading:
             return
         names = self._fs.listdir(state)
         yield state, names
-        for name in names:
-            if is_share(name):
-                found = self._fs.stat(f"{state}/{name}")
-                if found is not None and found.kind == "dir":
-                    yield f"{state}/{name}", self._fs.listdir(f"{state}/{name}")
+        for share in shares_in(self._fs, state, names):
+            yield share, self._fs.listdir(share)
 
     def _settled(self, name: str, folders: list[str], applied: int) -> JobFile | None:
         """Read the file of one job; of several copies keep the one that counts."""

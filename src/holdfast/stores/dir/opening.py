@@ -47,6 +47,8 @@ class Opened:
     unreadable: list[tuple[str, str]]
     #: Whether something follows the last whole line of the feed, and no commit is under way that explains it.
     torn: bool
+    #: Whether the counters were lost, and the highest token is known by the runs of all jobs only.
+    uncounted: bool
     report: Report
 
 
@@ -68,6 +70,7 @@ def load(data: FS, root: str, clock: Clock, tables: DirTables, *, readonly: bool
         missing=loading.missing,
         edited=loading.edited,
         unreadable=loading.unreadable,
+        uncounted=recovery.counters is None,
         torn=readonly and recovery.is_torn,
         report=report,
     )

@@ -6,6 +6,7 @@ Knows nothing of commands; changes nothing. What cannot be read raises Unreadabl
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from holdfast.stores.dir import jobfile
 from holdfast.stores.dir.camel import Fields, fields_of
 from holdfast.stores.dir.jobfile import MAY_BE, JobFile
 from holdfast.stores.dir.kinds import number_in
-from holdfast.stores.dir.names import is_canonical, name_of
+from holdfast.stores.dir.names import is_canonical, is_share, name_of
 from holdfast.stores.dir.strangers import history
 from holdfast.stores.dir.text import Unreadable, compacted, read_bytes
 from holdfast.stores.dir.writing import path_of
@@ -58,6 +59,15 @@ def is_ours(fields: Fields, name: str, applied: int) -> bool:
         return task is not None and name_of(msgspec.json.decode(task, type=str)) == name
     except msgspec.MsgspecError:
         return False
+
+
+def shares_in(fs: FS, folder: str, names: list[str]) -> Iterator[str]:
+    """Walk the shares of a crowded directory with these names in it; a link that looks like one is none."""
+    for name in names:
+        if is_share(name):
+            found = fs.stat(f"{folder}/{name}")
+            if found is not None and found.kind == "dir":
+                yield f"{folder}/{name}"
 
 
 def mtime_of(found: Stat | None) -> Timestamp:

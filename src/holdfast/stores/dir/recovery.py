@@ -23,8 +23,8 @@ from holdfast.stores.dir.feed import Feed
 from holdfast.stores.dir.identity import Counters
 from holdfast.stores.dir.intent import Effect, Image, Intent
 from holdfast.stores.dir.kinds import FEED, INTENT, STATES
-from holdfast.stores.dir.names import is_canonical, is_share, stem_of
-from holdfast.stores.dir.reader import Irregular, text_at
+from holdfast.stores.dir.names import is_canonical, stem_of
+from holdfast.stores.dir.reader import Irregular, shares_in, text_at
 from holdfast.stores.dir.text import Unreadable
 from holdfast.stores.dir.writing import path_of
 
@@ -220,6 +220,5 @@ def numbers(fs: FS) -> Iterator[int]:
 def _shares(fs: FS) -> Iterator[str]:
     for state in STATES:
         yield state
-        for name in fs.listdir(state) if fs.stat(state) is not None else ():
-            if is_share(name):
-                yield f"{state}/{name}"
+        if fs.stat(state) is not None:
+            yield from shares_in(fs, state, fs.listdir(state))

@@ -78,7 +78,7 @@ class DirTables(BatchTables):
         gc.disable()
         try:
             while self.unread:
-                self._enter(self._read(*self.unread.popitem()))
+                self._read_next(*next(reversed(self.unread.items())))
         finally:
             if collects:
                 gc.enable()
@@ -86,11 +86,14 @@ class DirTables(BatchTables):
     def read_one(self, job_id: str) -> None:
         """Read one ended job, if there is a file that may be its."""
         name = name_of(job_id)
-        folder = self.unread.pop(name, None)
+        folder = self.unread.get(name)
         if folder is not None:
-            self._enter(self._read(name, folder))
+            self._read_next(name, folder)
 
-    def _enter(self, file: JobFile | None) -> None:
+    def _read_next(self, name: str, folder: str) -> None:
+        """Read a file; if the disk fails it stays unread, and is never taken for missing."""
+        file = self._read(name, folder)
+        self.unread.pop(name, None)
         if file is not None:
             self.enter(file)
 

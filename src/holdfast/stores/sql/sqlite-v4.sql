@@ -56,6 +56,16 @@ CREATE TRIGGER jobs_group_is_there BEFORE INSERT ON jobs
 BEGIN
   SELECT RAISE(ABORT, 'a job belongs to a group that is not there');
 END;
+CREATE TRIGGER jobs_group_joined_is_there BEFORE UPDATE OF group_id ON jobs
+  WHEN NEW.group_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_groups WHERE group_id = NEW.group_id)
+BEGIN
+  SELECT RAISE(ABORT, 'a job belongs to a group that is not there');
+END;
+CREATE TRIGGER job_groups_have_no_jobs BEFORE DELETE ON job_groups
+  WHEN EXISTS (SELECT 1 FROM jobs WHERE group_id = OLD.group_id)
+BEGIN
+  SELECT RAISE(ABORT, 'a group has jobs');
+END;
 
 -- A member of a sequential group that waits for its turn is held back (lane 1), and waits; index state like the lane.
 ALTER TABLE jobs ADD COLUMN waits INTEGER CHECK (waits = 1);
@@ -69,6 +79,9 @@ CREATE INDEX ix_jobs_turn ON jobs(group_id, sequence_number)
 DROP INDEX ix_jobs_ended;
 CREATE INDEX ix_jobs_ended ON jobs(namespace, queue, status IN ('FAILED', 'DEAD'), finished_at, job_id)
   WHERE finished_at IS NOT NULL AND group_id IS NULL;
+
+-- Failed jobs of chains, each of which is followed by another one unless its attempts are used up.
+CREATE INDEX ix_jobs_chains ON jobs(job_id) WHERE status = 'FAILED' AND retry_mode = 'chain';
 
 CREATE TABLE webhooks (
   row INTEGER PRIMARY KEY,

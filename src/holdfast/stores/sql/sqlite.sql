@@ -741,6 +741,12 @@ ORDER BY coalesce(finished_at, created_at), group_id;
 -- When the first group ended, or was made without members.
 SELECT min(coalesce(finished_at, created_at)) FROM job_groups WHERE finished_at IS NOT NULL OR members = 0;
 
+-- name: unfollowed
+-- Failed jobs of chains that have attempts left and no automatic successor.
+SELECT {jobs} FROM jobs WHERE status = 'FAILED' AND retry_mode = 'chain' AND attempts < max_attempts
+  AND NOT EXISTS (SELECT 1 FROM jobs AS heir WHERE heir.retry_of = jobs.job_id AND heir.retry_kind = 'auto')
+ORDER BY job_id;
+
 -- name: live_groups
 -- The groups that have members and have not ended, by id.
 SELECT {job_groups} FROM job_groups INDEXED BY ix_groups_live WHERE finished_at IS NULL AND members > 0 ORDER BY group_id;

@@ -13,7 +13,7 @@ from hashlib import sha256
 from holdfast.errors import StoreError
 from holdfast.model.artifacts import copies_in
 from holdfast.rules.invariants import reported
-from holdfast.stores.protocol import Finding
+from holdfast.stores.protocol import Finding, finding_of
 from holdfast.stores.sqlite.connections import translated
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rows import LANE_BIT, WAITS_BIT, Meta, chained, sum_of
@@ -137,4 +137,4 @@ def _broken(path: str, what: str, seq: int) -> Finding:
 def _invariants(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
     del path
     for fault in reported(Lookups(db)):
-        yield Finding(code=fault.code, message=fault.message, id=fault.id)
+        yield finding_of(fault)

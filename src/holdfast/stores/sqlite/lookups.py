@@ -195,6 +195,10 @@ class Lookups(FlowLookups):
         """Give the active member of a group that has the lowest number, or None."""
         return next(self._walk(JOBS, SQL["turn_of"], (group_id,)), None)
 
+    def unfollowed(self) -> Iterator[Job]:
+        """Walk the FAILED jobs of chains that have attempts left and no automatic successor, by id."""
+        return self._walk(JOBS, SQL["unfollowed"], ())
+
     def live_groups(self) -> Iterator[Group]:
         """Walk the groups that have members and have not ended, by id."""
         return self._walk(GROUPS, SQL["live_groups"], ())

@@ -31,6 +31,7 @@ from holdfast.testing.conformance.limits import Limits
 from holdfast.testing.conformance.order import Order
 from holdfast.testing.conformance.pause import Pause
 from holdfast.testing.conformance.queries import Queries
+from holdfast.testing.conformance.recovery import Matrix
 from holdfast.testing.conformance.reopening import Reopening
 from holdfast.testing.conformance.reports import Reports, StateTable
 from holdfast.testing.conformance.reservations import DirectRuns, Reservations
@@ -70,6 +71,7 @@ __all__ = [
     "Limits",
     "Lines",
     "ManualRetries",
+    "Matrix",
     "Order",
     "Overlaps",
     "Owed",
@@ -118,6 +120,7 @@ class Conformance(
     Deliveries,
     Reservations,
     DirectRuns,
+    Matrix,
     Keeping,
     KeepingByQueue,
     Bounded,
