@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from holdfast.errors import HistoryCorrupt
-from holdfast.flows.asking import (
+from holdfast.flows.provider.asking import (
     Asking,
     each,
     encoded,
@@ -20,8 +20,8 @@ from holdfast.flows.asking import (
     told_as,
     typed,
 )
-from holdfast.flows.contents import events_of, item_of, text_of
-from holdfast.flows.filters import DispatcherCapabilityFilter
+from holdfast.flows.provider.contents import events_of, item_of, text_of
+from holdfast.flows.provider.filters import DispatcherCapabilityFilter
 from holdfast.model.flowcommands import (
     AbandonTurn,
     AckTurn,
