@@ -14,7 +14,7 @@ from flowskit import SOAK, events, replay_prefixes, run
 from holdfast.errors import WorkFailed
 from holdfast.flows import face as hf
 
-PROGRAMS = 2000 if SOAK else 60
+PROGRAMS = 1000 if SOAK else 24
 
 
 def program(number):
@@ -37,7 +37,8 @@ def program(number):
         small = world.workflow(small)
 
         async def main() -> str:
-            return str(await Tree(number, work, small).node("0", 4))
+            tree = Tree(number, work, small)
+            return str(await asyncio.gather(tree.node("0", 4), tree.node("1", 3), return_exceptions=True))
 
         world.from_outside = [lambda n=n: world.signal(random.Random(n).choice("ab"), n) for n in range(number % 7)]
         if number % 5 == 0:
@@ -56,8 +57,8 @@ class Tree:
 
     async def node(self, path, depth):
         chance = random.Random(f"{self.number}/{path}")
-        kinds = LEAVES if depth == 0 or chance.random() < 0.25 else BRANCHES
-        children = [(f"{path}.{n}", depth - 1) for n in range(chance.randint(1, 3))]
+        kinds = LEAVES if depth == 0 or chance.random() < 0.2 else BRANCHES
+        children = [(f"{path}.{n}", depth - 1) for n in range(chance.randint(2, 3))]
         return await getattr(self, chance.choice(kinds))(chance, children)
 
     def each(self, children):

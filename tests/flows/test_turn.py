@@ -581,3 +581,19 @@ def test_a_resident_may_go_on_in_another_thread(world):
         with ThreadPoolExecutor(1) as thread:
             moved = thread.submit(lambda: world.move() or world._jump(None)).result()
     assert world.result() == [0, 2, 4, 6, 8, 14, 8]
+
+
+def test_a_type_that_raises_anything_blocks_or_fails_and_never_breaks_the_turn(world):
+    class Careless(msgspec.Struct):
+        value: int = 0
+
+        def __post_init__(self):
+            if self.value == 0:
+                raise RuntimeError("never zero")
+
+    async def main(first: Careless) -> int:
+        return 1
+
+    world.workflow(main)
+    careless = workitems.StartOrchestration(instance="i", orchestration="main", input='{"first":{}}')
+    assert turn_of(world, [careless]).blocked.kind == "Input"

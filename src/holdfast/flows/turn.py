@@ -80,6 +80,7 @@ class Turn:
         self.abandoned: Abandoned | None = None
         self._late: list[WorkItem] = []
         self._is_kept_awake = False
+        self._is_step_uncommitted = False
         self._terminal_recorded = False
         self._interrupt: Exception | None = None
 
@@ -305,7 +306,8 @@ class Turn:
         """Give the steps to run now; none while an earlier one's outcome is not committed (`must_commit`)."""
         if self.stage != "running" or self.must_commit:
             return []
-        ready = [call for call in self._live().steps.values() if not call.is_started]
+        execution = self._live()
+        ready, execution.waiting_steps = execution.unstarted_steps(), []
         for call in ready:
             call.is_started = True
         return ready
@@ -313,10 +315,7 @@ class Turn:
     @property
     def must_commit(self) -> bool:
         """Steps wait for the outcome of others to be durable: commit with `hold` now."""
-        execution = self._live()
-        return any(not call.is_started for call in execution.steps.values()) and any(
-            isinstance(event.kind, kinds.StepCompleted | kinds.StepFailed) for event in execution.outbox.events
-        )
+        return self._is_step_uncommitted and bool(self._live().unstarted_steps())
 
     def finish_step(self, step_no: int, outcome: str | ErrorDetails, now_ms: int) -> None:
         """Take a step's outcome back: JSON text, or why it failed. One that nobody waits for is ignored."""
@@ -330,6 +329,7 @@ class Turn:
         else:
             kind = kinds.StepFailed(step_no=step_no, name=call.name, details=outcome)
         execution.deliver(execution.record(kind, at_ms=now_ms))
+        self._is_step_uncommitted = True
         self._finish_if_ended()
 
     def take_stopped_steps(self) -> list[int]:
@@ -368,6 +368,7 @@ class Turn:
             execution.outbox.send(answer)
         self._answers = []
         self._keep_awake(execution, hold_until_ms)
+        self._is_step_uncommitted = False
         metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
         if execution.terminal is not None:
             metadata = self._conclude(execution, execution.terminal)
