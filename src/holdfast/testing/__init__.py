@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
+    from holdfast.testing.corruption import corrupt_history
     from holdfast.testing.jobs import assert_enqueued, drain, enqueued, inline, use
     from holdfast.testing.killing import killed_at
     from holdfast.testing.simfs import SimCrash, SimFS
@@ -21,6 +22,7 @@ __all__ = [
     "SimFS",
     "SimVfs",
     "assert_enqueued",
+    "corrupt_history",
     "drain",
     "enqueued",
     "inline",
@@ -34,6 +36,7 @@ _HOMES = {
     "SimFS": "holdfast.testing.simfs",
     "SimVfs": "holdfast.testing.simvfs",
     "assert_enqueued": "holdfast.testing.jobs",
+    "corrupt_history": "holdfast.testing.corruption",
     "drain": "holdfast.testing.jobs",
     "enqueued": "holdfast.testing.jobs",
     "inline": "holdfast.testing.jobs",
