@@ -111,5 +111,4 @@ def flowing():
     w.do(f.CleanSessions())
     w.do(Prune())
     w.do(f.DeleteInstances(instance_ids=("i",), force=True, tree=True))
-    w.tables.let_go()
     return w

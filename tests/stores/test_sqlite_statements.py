@@ -179,6 +179,14 @@ def test_groups_that_live_are_found_without_passing_those_that_have_ended(db):
     assert plan(db, "live_groups") == ["SCAN job_groups USING INDEX ix_groups_live"]
 
 
+@pytest.mark.parametrize(("name", "child"), [("save_execution", "history"), ("save_instance", "executions")])
+def test_saving_again_does_not_look_at_what_refers_to_it(db, name, child):
+    sql = SQL[name]
+    pages = {page for (page,) in db.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = ?", (child,))}
+    steps = db.execute(f"EXPLAIN {sql}", [None] * sql.count("?")).fetchall()
+    assert not any(step[1] in ("OpenRead", "OpenWrite") and step[3] in pages for step in steps)
+
+
 def test_records_that_name_a_blob_are_found_without_passing_the_others(db):
     steps = plan(db, "named_blobs")
     for index in ("jobs_params", "jobs_result", "runs_params", "runs_details"):
