@@ -81,7 +81,7 @@ from holdfast.model.groups import GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Claim, Claimed, Leased, Outcome
-from holdfast.model.records import Queue
+from holdfast.model.records import Authority, Queue
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, FOREVER, Timestamp, later, stamp
@@ -101,7 +101,7 @@ from holdfast.testing.conformance.harness import Told, tables_of, told
 from holdfast.testing.unsynced import Unsynced
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
-HISTORIES = 5_000 if SOAK else 500
+HISTORIES = 5_000 if SOAK else 250
 STEPS = 30 if SOAK else 14
 #: Steps between two comparisons of everything; answers and feed are compared at each.
 DEEP = 5
@@ -449,8 +449,11 @@ class StoresAgree(RuleBasedStateMachine):
             batch.promote(self.latest, 10_000)
         with store.read() as view:
             assert list(violations(view)) == []
+            tables = tables_of(view)
+            # One that says nothing is as good as none: a store may forget a pause that was over before any lease.
+            tables["meta"] = [row for row in tables["meta"] if row != Authority()]
             return {
-                **{table: [self._numbered(name, row) for row in rows] for table, rows in tables_of(view).items()},
+                **{table: [self._numbered(name, row) for row in rows] for table, rows in tables.items()},
                 **_orders(view, self.latest),
             }
 
