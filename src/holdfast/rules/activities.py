@@ -20,6 +20,7 @@ from holdfast.model.flowcommands import (
     StartActivity,
 )
 from holdfast.model.ids import RunId, Token
+from holdfast.model.instances import owned_by
 from holdfast.model.jobs import Job
 from holdfast.model.orders import Order
 from holdfast.model.outcomes import Done, Grant, Leased, Refusal, Reported, refuse
@@ -117,7 +118,7 @@ def decide_fetch_activity(state: State, command: FetchActivity, now: Timestamp, 
     lapsed = lapsed_in_the_way(state, "", queues, now, command.cmd)
     for job in Places(state, "", queues, now, 1).candidates(None):
         held_back = job.not_before is not None and job.not_before > now
-        if job.owner is None or job.direct or held_back:
+        if owned_by(job.owner) is None or job.direct or held_back:
             continue
         if not may_take(state, job, command.affinity_owner, now):
             continue

@@ -25,7 +25,7 @@ from holdfast.model.instances import (
     Message,
     Turn,
     message_key,
-    owned_by,
+    owner_prefix,
 )
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp
@@ -376,13 +376,14 @@ class Flowlines:
                 self._count_activity(job, job.owner, by)
 
     def _count_activity(self, job: Job, owner: str, by: int) -> None:
-        instance_id = owned_by(owner)[0]
+        # The owner up to its last two numbers: what `owner_prefix` says for the instance.
+        prefix = owner.rsplit(",", 2)[0] + ","
         if by > 0:
             self._owned.setdefault(owner, {})[job.job_id] = job
-            self._jobs_of.setdefault(instance_id, {})[job.job_id] = job
+            self._jobs_of.setdefault(prefix, {})[job.job_id] = job
         else:
             _drop(self._owned, owner, job.job_id)
-            _drop(self._jobs_of, instance_id, job.job_id)
+            _drop(self._jobs_of, prefix, job.job_id)
         if job.status is JobStatus.QUEUED:
             _count(self._activities_waiting, job.queue, by)
         if job.token is not None:
@@ -401,7 +402,7 @@ class Flowlines:
 
     def activities_of(self, instance_id: str) -> Sequence[Job]:
         """Give the jobs of all activities of an instance, by id."""
-        found = self._jobs_of.get(instance_id, {})
+        found = self._jobs_of.get(owner_prefix(instance_id), {})
         return [found[job_id] for job_id in sorted(found)]
 
     def owned_queues(self) -> Sequence[str]:
