@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from holdfast.app.groups import Group
     from holdfast.app.holdfast import Holdfast
     from holdfast.app.instances import Instance
     from holdfast.app.jobs import Job
@@ -29,6 +30,7 @@ __all__ = [
     "Cancel",
     "Engine",
     "Fatal",
+    "Group",
     "Holdfast",
     "HoldfastError",
     "Instance",
@@ -47,6 +49,7 @@ _HOMES = {
     "Cancel": "holdfast.workers.signals",
     "Engine": "holdfast.engine.engine",
     "Fatal": "holdfast.workers.signals",
+    "Group": "holdfast.app.groups",
     "Holdfast": "holdfast.app.holdfast",
     "HoldfastError": "holdfast.errors",
     "Instance": "holdfast.app.instances",

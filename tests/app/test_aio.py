@@ -7,12 +7,24 @@ import threading
 import pytest
 
 from holdfast import Holdfast
-from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate
+from holdfast.app.aio import (
+    AioDispatch,
+    AioHoldfast,
+    AioJob,
+    AioQueue,
+    AioReservation,
+    AioSchedule,
+    AioTask,
+    AioTemplate,
+)
 from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
+from holdfast.app.aiogroups import AioGroup
 from holdfast.app.decisions import Decision
+from holdfast.app.groups import Group
 from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.queues import Dispatch, Queue
+from holdfast.app.reservations import Reservation
 from holdfast.app.schedules import Schedule
 from holdfast.app.tasks import Task
 from holdfast.app.templates import Template
@@ -259,6 +271,8 @@ def _parameters(kind, name):
         (AioInstance, Instance),
         (AioWorkflow, Workflow),
         (AioDecision, Decision),
+        (AioGroup, Group),
+        (AioReservation, Reservation),
         (AioHoldfast, Holdfast),
     ],
 )
@@ -273,7 +287,7 @@ def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
     ("twin", "of", "here_only"),
     [
         (AioJob, Job, {"app", "id", "created", "outcome", "aio"}),
-        (AioTask, Task, {"name", "spec", "options", "job", "aio", "chosen", "codec", "call", "begin"}),
+        (AioTask, Task, {"app", "name", "spec", "options", "job", "job_of", "aio", "chosen", "codec", "call", "begin"}),
         (AioQueue, Queue, {"name", "aio"}),
         (AioDispatch, Dispatch, {"aio"}),
         (AioSchedule, Schedule, {"aio"}),
@@ -281,6 +295,12 @@ def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
         (AioInstance, Instance, {"aio", "app", "id", "created", "look", "seen", "late", "outcome"}),
         (AioWorkflow, Workflow, {"aio", "options"}),
         (AioDecision, Decision, {"aio", "id"}),
+        (AioGroup, Group, {"app", "id", "created", "aio"}),
+        (
+            AioReservation,
+            Reservation,
+            {"acquire", "go_inside", "go_outside", "when_idle", "is_of", "demand_not_in_the_way", "aio"},
+        ),
     ],
 )
 def test_everything_that_asks_the_store_can_be_awaited(twin, of, here_only):

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast
+from holdfast import Holdfast, Retention
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.commands import Lease
 from holdfast.model.records import Queue
@@ -34,6 +34,16 @@ def test_durations_may_be_given_as_such(hf):
     assert (found.rate_count, found.rate_period_s, found.aging_s) == (5, 60, 90)
 
 
+def test_a_queue_says_how_its_ended_jobs_are_kept(hf):
+    mail = hf.queue("mail")
+    mail.set(retention=Retention(done_s=60, failed_max=10), max_running=2)
+    assert mail.settings() == Queue("", "mail", max_running=2, retention=Retention(done_s=60, failed_max=10))
+    mail.set(max_running=None)
+    assert mail.settings().retention == Retention(done_s=60, failed_max=10)
+    mail.set(retention=None)
+    assert mail.settings() == Queue("", "mail")
+
+
 def test_limits_can_be_awaited(hf):
     asyncio.run(hf.queue("mail").aio.set(max_running=2))
     assert hf.queue("mail").settings().max_running == 2
@@ -52,6 +62,10 @@ def test_limits_can_be_awaited(hf):
         ({"rate_scope": "task"}, "rate_scope"),
         ({"aging": -1}, "aging_s"),
         ({"aging": float("nan")}, "aging_s"),
+        ({"retention": Retention(done_s=-1)}, "retention.done_s"),
+        ({"retention": Retention(done_max=1.5)}, "done_max"),
+        ({"retention": Retention(feed_s=60)}, "retention.feed_s"),
+        ({"retention": 60}, "retention"),
         ({}, "changes"),
     ],
 )

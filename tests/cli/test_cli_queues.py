@@ -123,6 +123,28 @@ def test_a_limit_that_is_none_exits_2_and_changes_nothing(holdfast, rows, filled
     assert rows("queues", "show", "default") == before
 
 
+def test_how_long_ended_jobs_stay_is_set_shown_and_taken_away(holdfast, rows, filled):
+    filled("a", queue="mail")
+    told = holdfast("queues", "keep", "mail", "--done", "1h", "--failed-max", "10")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, "", "queue mail keeps its jobs so\n")
+    assert rows("queues", "show", "mail")["retention"] == {"done_s": 3600, "failed_max": 10}
+    assert "○ open, keeps done jobs: for 3600 s, keeps failed jobs: 10" in holdfast("queues", "ls").stdout
+    assert holdfast("queues", "keep", "mail", "--done", "none", "--failed", "2d", "--dry-run").exit_code == 0
+    assert rows("queues", "show", "mail")["retention"] == {"done_s": 3600, "failed_max": 10}
+    assert holdfast("queues", "keep", "mail", "--done", "none", "--failed", "2d").exit_code == 0
+    assert rows("queues", "show", "mail")["retention"] == {"failed_s": 172_800, "failed_max": 10}
+    assert holdfast("queues", "keep", "mail", "--failed", "none", "--failed-max", "none").exit_code == 0
+    assert rows("queues", "show", "mail")["retention"] is None
+
+
+@pytest.mark.parametrize("words", [(), ("--done", "soon"), ("--done-max", "-1"), ("--failed", "99999d")])
+def test_what_is_no_retention_exits_2_and_changes_nothing(holdfast, rows, filled, words):
+    filled("a")
+    before = rows("queues", "show", "default")
+    assert holdfast("queues", "keep", "default", *words).exit_code == 2
+    assert rows("queues", "show", "default") == before
+
+
 def test_a_job_held_back_by_a_limit_says_by_whom(holdfast, rows, filled, opened):
     filled("a", "b")
     holdfast("queues", "limit", "default", "--max-running", "1")

@@ -10,7 +10,9 @@ import pytest
 from holdfast import Engine, open_store
 from holdfast.clock import SystemClock
 from holdfast.engine.maintenance import tick
+from holdfast.model.commands import PutSchedule
 from holdfast.model.jobs import Job
+from holdfast.model.schedules import NewSchedule
 from holdfast.testing import ManualClock
 
 
@@ -113,6 +115,16 @@ def test_a_preview_ends_with_the_calendar(holdfast, rows):
     words = ("schedules", "preview", "--cron", "0 0 29 2 *", "--start", "9990-01-01T00:00:00Z", "-n", "1000")
     assert [row["fire_at"][:10] for row in rows(*words)] == ["9992-02-29", "9996-02-29"]
     assert rows("schedules", "preview", "--at", "9999-12-31T23:00:00Z", "--timezone", "Asia/Tokyo") == []
+
+
+def test_a_change_of_what_code_declares_is_told_to_last_until_its_next_start(holdfast, opened):
+    new = NewSchedule(name="mine", job_type="t", interval_s=60, source="code")
+    with opened() as engine:
+        engine.ask(PutSchedule(schedule_id="s", schedule=new))
+    assert "until the application starts again" in holdfast("schedules", "update", "mine", "--grace", "5").stderr
+    told = holdfast("schedules", "update", "mine", "--rename", "other")
+    assert (told.exit_code, "declared in code" in told.stderr) == (6, True)
+    assert "until the application starts again" in holdfast("schedules", "rm", "mine").stderr
 
 
 def test_trigger_prints_the_job(holdfast, rows):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -11,7 +14,20 @@ from click.testing import CliRunner
 
 from holdfast import Engine, open_store
 from holdfast.cli.root import cli
+from holdfast.engine import orphans
 from holdfast.model.commands import Enqueue, Lease, NewJob
+from holdfast.model.jobs import Run, RunStatus
+from holdfast.stores.sqlite.rows import RUNS
+
+LOST = Run(
+    run_id="lost",
+    job_id="gone",
+    run_no=1,
+    started_at="2026-01-01T00:00:00.000000Z",
+    params_snapshot=msgspec.Raw(b"{}"),
+    status=RunStatus.LOST,
+    finished_at="2026-01-01T00:00:01.000000Z",
+)
 
 
 @pytest.fixture
@@ -166,3 +182,46 @@ def test_without_its_extra_the_command_says_what_to_install():
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert told.returncode == 2
     assert "pip install 'holdfast[cli]'" in told.stderr
+
+
+def orphan(path):
+    """Put a run into the database whose job is not there, as damage would."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(RUNS.inserts[-1].sql, RUNS.inserts[-1].bind(RUNS.write(LOST)))
+        db.commit()
+
+
+def test_a_run_without_a_job_is_shown_written_to_a_file_and_removed(run, tmp_path):
+    url = f"sqlite:{tmp_path / 'jobs'}"
+    engine = Engine(open_store(url))
+    engine.ask(Enqueue(jobs=(NewJob(job_id="a", job_type="work", params=msgspec.Raw(b"{}")),)))
+    engine.close()
+    orphan(tmp_path / "jobs")
+    checked = run("store", "check", url)
+    assert (checked.exit_code, "PERS-002" in checked.stdout) == (1, True)
+    assert "holdfast store repair" in checked.stderr
+    planned = run("store", "repair", url)
+    assert (planned.exit_code, planned.stdout.count("has no job gone")) == (1, 1)
+    assert list(tmp_path.glob("*.orphans-*")) == []
+    done = run("store", "repair", url, "--yes")
+    assert (done.exit_code, "1 runs were written to" in done.stdout) == (0, True)
+    (file,) = tmp_path.glob("jobs.orphans-*.jsonl")
+    assert msgspec.json.decode(file.read_bytes(), type=Run) == LOST
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run("store", "check", url).exit_code == 0
+    assert run("store", "repair", url, "--yes").exit_code == 6  # there is nothing left of that kind
+
+
+def test_a_run_that_cannot_be_written_elsewhere_is_not_removed(run, tmp_path, monkeypatch):
+    url = f"sqlite:{tmp_path / 'jobs'}"
+    Engine(open_store(url)).close()
+    orphan(tmp_path / "jobs")
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as once:
+        once.setattr(orphans.os, "fsync", full)
+        told = run("store", "repair", url, "--yes")
+    assert (told.exit_code, "Nothing was removed" in told.stderr) == (7, True)
+    assert "PERS-002" in run("store", "check", url).stdout

@@ -35,7 +35,7 @@ TERMINAL = PLAIN._replace(is_terminal=True, width=80)
 def scene(*, queues=2, jobs=3, workers=1, **known):
     counts = dict.fromkeys((status.value for status in JobStatus), 0)
     settings = msgspec.structs.asdict(Queue("", ""))
-    known_of = {field: settings[field] for field in QueueRow.__struct_fields__ if field != "counts"}
+    known_of = {field: settings.get(field) for field in QueueRow.__struct_fields__ if field != "counts"}
     rows = [
         QueueRow(**{**known_of, "name": f"queue-{n}"}, counts={**counts, "QUEUED": n * 10, "RUNNING": n})
         for n in range(queues)

@@ -9,3 +9,6 @@ from holdfast.testing.conformance import Conformance
 class TestMemory(Conformance):
     def open(self, path: Path) -> MemoryStore:
         return MemoryStore(clock=self.clock)
+
+    def plant(self, store, kind, key, record) -> None:
+        store._tables.put(kind, key, record)

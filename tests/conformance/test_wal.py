@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.stores.wal import WalStore
 from holdfast.testing.conformance import Conformance
 
@@ -11,3 +13,6 @@ class TestWal(Conformance):
 
     def open(self, path: Path) -> WalStore:
         return WalStore.open(path / "jobs", clock=self.clock)
+
+    def plant(self, store, kind, key, record) -> None:
+        pytest.skip("wal: records are folded from a log whose every byte is checked; none can be other than it says")

@@ -19,26 +19,42 @@ import msgspec
 from holdfast.engine import Engine, engine
 from holdfast.errors import InvalidValue, StoreError, StoreFailed, StoreFull
 from holdfast.model.commands import (
+    ArchiveTemplate,
+    Backfill,
     Cancel,
+    CancelGroup,
     Command,
     Complete,
+    CreateGroup,
+    DeleteSchedule,
+    DeleteTemplate,
     Enqueue,
     Expire,
     Extend,
     Fail,
+    Fire,
     Lease,
     Move,
     NewJob,
     PauseQueue,
+    PauseSchedule,
     Prune,
+    PutSchedule,
+    PutTemplate,
     Release,
+    ResumeSchedule,
     Retention,
+    Trigger,
     Update,
+    UpdateSchedule,
+    UseTemplate,
 )
 from holdfast.model.events import JobChanges
 from holdfast.model.jobs import KeyHold, RetryMode
 from holdfast.model.outcomes import Grant, Leased, Outcome, Refusal
 from holdfast.model.records import TABLES, Record
+from holdfast.model.schedules import NewSchedule, ScheduleChanges
+from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later, stamp
 from holdfast.rules.invariants import violations
 from holdfast.stores.memory import MemoryStore
@@ -116,22 +132,73 @@ def life() -> Generator[Step, list[Outcome], None]:
     yield Step(7, tuple(Enqueue(cmd=f"f{n}", jobs=(new(f"c{n}", 3000),)) for n in range(3)))
     b1, c0 = granted((yield Step(8, (Lease(cmd="l2", worker_id="w2", n=2),))))
     yield Step(9, (Release(cmd="r1", job_id=c0.job.job_id, token=c0.token, begun=True), Move(**move("c2"))))
+    # Its jobs wait in a queue that is paused: the second fire meets the first one's job.
+    yield Step(10, (template("t", queue="slow"), schedule("s", template_id="t"), schedule("once", job_type="work")))
+    # A group whose second member waits, is cancelled with the third, and makes room for the callback.
+    members = tuple(new(f"g{n}", queue="grouped", retry_mode=RetryMode.CHAIN) for n in range(3))
+    make = CreateGroup(cmd="g", group_id="g", members=members, callback=new("called", queue="grouped"))
+    (g0,) = granted((yield Step(10, (make, grouped("l5"))))[-1:])
+    ends = (Complete(job_id="g0", token=g0.token), CancelGroup(cmd="cg", group_id="g", reason="enough"))
+    (called,) = granted((yield Step(10, (*ends, grouped("l6"))))[-1:])
+    yield Step(10, (Complete(job_id=called.job.job_id, token=called.token),))
     yield Step(9, does="look")
     yield Step(9, does="go on")
-    # b1's lease lapses; what was delayed comes back.
-    yield Step(70, (Expire(),))
+    # b1's lease lapses; what was delayed comes back. The schedule is due twice, a little late, and made up for.
+    yield Step(70, (Expire(), fire("s", 30), fire("s", 50), backfill("s", 10, 70)))
     grants = granted((yield Step(71, (Lease(cmd="l3", worker_id="w1", n=20),))))
     assert {"a3", "b1", "b2"} < {grant.job.job_id for grant in grants}, "the life has changed"
     assert b1.token < grants[0].token
     yield Step(72, tuple(Complete(job_id=grant.job.job_id, token=grant.token) for grant in grants))
     yield Step(73, does="reopen")
-    yield Step(10 * DAY, (Prune(retention=Retention(done_s=DAY, failed_s=20 * DAY)),))
+    yield Step(
+        10 * DAY,
+        (
+            Prune(retention=Retention(done_s=DAY, failed_s=20 * DAY)),
+            fire("s", 70),  # days of fires were missed
+            Trigger(schedule_id="s", job_id="s-now"),
+            UseTemplate(template_id="t", job_id="t-now"),
+            UpdateSchedule(cmd="us", schedule_id="once", changes=ScheduleChanges(name="hourly", interval_s=3600)),
+        ),
+    )
     yield Step(10 * DAY, does="trim")
     yield Step(10 * DAY, (Enqueue(cmd="e9", jobs=(new("z1", 5000, key="k3"),)),))
     yield Step(10 * DAY, does="snapshot")
     (z1,) = granted((yield Step(10 * DAY + 1, (Lease(cmd="l4", worker_id="w1", n=1),))))
-    yield Step(10 * DAY + 2, (Complete(job_id=z1.job.job_id, token=z1.token),))
+    yield Step(
+        10 * DAY + 2,
+        (
+            Complete(job_id=z1.job.job_id, token=z1.token),
+            ArchiveTemplate(cmd="at", template_id="t"),  # pauses its schedule
+            DeleteSchedule(cmd="ds", schedule_id="s"),
+            DeleteTemplate(cmd="dt", template_id="t"),
+            PauseSchedule(cmd="ps", schedule_id="once", reason="enough"),
+            ResumeSchedule(cmd="rs", schedule_id="once"),
+        ),
+    )
     yield Step(10 * DAY + 3, does="reopen")
+
+
+def grouped(cmd: str) -> Lease:
+    return Lease(cmd=cmd, worker_id="w1", n=5, queues=("grouped",))
+
+
+def template(name: str, **options) -> PutTemplate:
+    content = NewTemplate(name=name, job_type="work", options=JobOptions(**options))
+    return PutTemplate(template_id=name, template=content)
+
+
+def schedule(name: str, **target) -> PutSchedule:
+    """Every twenty seconds."""
+    return PutSchedule(schedule_id=name, schedule=NewSchedule(name=name, interval_s=20, **target))
+
+
+def fire(schedule_id: str, at: float) -> Fire:
+    return Fire(schedule_id=schedule_id, expected=later(stamp(START), at))
+
+
+def backfill(schedule_id: str, since: float, until: float) -> Backfill:
+    times = (later(stamp(START), since), later(stamp(START), until))
+    return Backfill(schedule_id=schedule_id, backfill_id="b", since=times[0], until=times[1])
 
 
 def edit(job_id: str, **changes) -> dict:

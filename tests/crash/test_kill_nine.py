@@ -112,17 +112,18 @@ def tokens_rise(oracle: Oracle, names: list[str]) -> None:
         highest = max([highest, *tokens])
 
 
-@pytest.mark.parametrize("scheme", ["wal", "sqlite"])
+@pytest.mark.parametrize("scheme", ["dir", "wal", "sqlite"])
 def test_a_process_killed_again_and_again_loses_nothing_it_acknowledged(tmp_path, scheme):
     url, oracle, dice = f"{scheme}:{tmp_path / 'jobs'}", Oracle(), Random(f"alone {scheme}")
-    names = [f"c{number}" for number in range(KILLS)]
+    kills = KILLS // 2 if scheme == "dir" else KILLS  # each commit of it waits for the disk several times
+    names = [f"c{number}" for number in range(kills)]
     for number, name in enumerate(names):
         if scheme == "wal" and number % 3 == 2:
             Child(url, name, oracle, "half").kill_half_done()
         else:
             Child(url, name, oracle).kill_after(dice.randint(1, 60))
         judge(url, oracle)
-        if scheme == "wal":
+        if scheme != "sqlite":
             # Whoever opens it next knows that the holder is gone: no lease has to run out first.
             engine = Engine(open_store(url))
             recover(engine)
@@ -136,7 +137,7 @@ def test_a_process_killed_again_and_again_loses_nothing_it_acknowledged(tmp_path
     maybe, late = len(oracle.maybe), heal_and_finish(url, oracle)
     begun = sum(map(len, oracle.begun.values()))
     print(
-        f"{scheme}: {KILLS} kills, {len(oracle.sent)} jobs sent, {maybe} never answered, {begun} executions, "
+        f"{scheme}: {kills} kills, {len(oracle.sent)} jobs sent, {maybe} never answered, {begun} executions, "
         f"{late} late reports refused, {len(oracle.lost)} leases lost while alive"
     )
     assert begun

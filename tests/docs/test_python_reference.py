@@ -8,14 +8,26 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.app.aio import AioDispatch, AioHoldfast, AioJob, AioQueue, AioSchedule, AioTask, AioTemplate, AioWebhook
+from holdfast.app.aio import (
+    AioDispatch,
+    AioHoldfast,
+    AioJob,
+    AioQueue,
+    AioReservation,
+    AioSchedule,
+    AioTask,
+    AioTemplate,
+    AioWebhook,
+)
 from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
+from holdfast.app.aiogroups import AioGroup
 from holdfast.app.artifacts import Artifact
 from holdfast.app.decisions import Decision
 from holdfast.app.inside import Inside
 from holdfast.app.instances import Published
 from holdfast.app.options import Changes, Options, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
+from holdfast.app.reservations import Reservation
 from holdfast.app.schedules import Schedule, ScheduleOptions
 from holdfast.app.templates import Template
 from holdfast.app.webhooks import Webhook, WebhookOptions
@@ -51,6 +63,8 @@ def public(*kinds):
         ("Inside a workflow", (Inside,)),
         ("Queue, dispatch", (Queue, AioQueue, Dispatch, AioDispatch)),
         ("Schedule, template", (Schedule, AioSchedule, Template, AioTemplate)),
+        ("Reservation", (Reservation, AioReservation)),
+        ("Group", (holdfast.Group, AioGroup)),
         ("Webhook", (Webhook, AioWebhook)),
         ("Inside a handler", (Context, ShellResult)),
         ("Worker", (Worker,)),

@@ -6,14 +6,15 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from holdfast.engine import Engine
-from holdfast.engine.maintenance import FEED_S, Report, next_wake, recover, tick
+from holdfast.engine import Engine, maintenance
+from holdfast.engine.maintenance import Report, next_wake, recover, tick
 from holdfast.errors import InvalidValue, StoreBusy, StoreFailed
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, RetryMode
 from holdfast.model.records import DoneCommand
 from holdfast.model.times import later, stamp
 from holdfast.points import listening
+from holdfast.rules.retention import FEED_S
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import START, ManualClock
@@ -374,3 +375,60 @@ def test_a_lease_extended_through_another_engine_is_not_ended_by_the_granters_wa
     assert granter.job("a").status == "RUNNING"
     granter.close()
     other.close()
+
+
+# --- steps that stand alone -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken", ["mend", "_end_sessions", "end_lapsed", "adopt"])
+def test_a_step_of_recovery_that_fails_is_told_and_the_others_go_on(scene, monkeypatch, caplog, broken):
+    scene.enqueue("a", "b")
+    scene.lease()
+    scene.engine.ask(c.Lease(worker_id="remote", lease_s=5))
+    scene.clock.advance(5)
+    scene.reopen()
+
+    def fail(*_args):
+        raise ZeroDivisionError("a mistake in a rule")
+
+    with monkeypatch.context() as once:
+        once.setattr(maintenance, broken, fail)
+        report = recover(scene.engine)
+    assert len(report.failed) == 1
+    assert (report.ended_sessions, report.expired) == (broken != "_end_sessions", broken != "end_lapsed")
+    (told,) = [record for record in caplog.records if record.message == "maintenance.failed"]
+    assert (told.step, told.error) == (report.failed[0], "a mistake in a rule")
+    recover(scene.engine)
+    scene.idle(recover)
+
+
+@pytest.mark.parametrize("broken", ["end_lapsed", "fire_due", "_prune", "_trim", "_sweep"])
+def test_a_step_of_the_tick_that_fails_is_told_and_the_others_go_on(scene, monkeypatch, broken):
+    scene.enqueue("a", "b", lease_s=5)
+    scene.complete(scene.lease()[0])
+    scene.clock.advance(8 * DAY)
+    scene.lease()
+    scene.clock.advance(5)
+
+    def fail(*_args):
+        raise ZeroDivisionError("a mistake in a rule")
+
+    monkeypatch.setattr(maintenance, broken, fail)
+    report = tick(scene.engine)
+    assert len(report.failed) == 1
+    found = (report.expired, report.pruned, report.trimmed > 0)
+    assert found == (broken != "end_lapsed", broken != "_prune", broken != "_trim")
+
+
+def test_what_the_store_itself_raises_is_raised_after_the_other_steps(scene, monkeypatch):
+    scene.enqueue("a", lease_s=5)
+    scene.lease()
+    scene.clock.advance(5)
+
+    def busy(*_args):
+        raise StoreBusy("someone else writes.")
+
+    monkeypatch.setattr(maintenance, "mend", busy)
+    with pytest.raises(StoreBusy):
+        recover(scene.engine)
+    assert scene.job("a").status == "QUEUED"

@@ -69,6 +69,10 @@ def size_of(png):
     return struct.unpack_from(">II", png, 16)
 
 
+def test_words_are_counted_side_by_side_and_added_up_once(example):
+    assert example("word_count")() == ["PARTIAL", "PARTIAL: the 4, fox 2, dog 2; 1 text could not be read"]
+
+
 def test_emails_are_tried_again_sent_once_and_not_to_nowhere(example):
     assert example("emails")() == [
         "one job: True",

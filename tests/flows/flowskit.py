@@ -35,16 +35,12 @@ def stage(world: World) -> None:
         send()
 
 
-def outcome(world: World) -> Any:
-    return world.result()
-
-
 def assert_alike(build: Build, orders: int = ORDERS) -> None:
     """One result in every order; the same events whether resident or replayed at every turn; crashes change nothing."""
-    expected = outcome(run(build))
+    expected = run(build).result()
     for seed in range(orders):
         resident = run(build, seed)
-        assert outcome(resident) == expected, f"seed {seed}"
+        assert resident.result() == expected, f"seed {seed}"
         if seed < max(10, orders // 5):
             replayed = run(build, seed, sticky=False)
             assert events(replayed) == events(resident), f"seed {seed}"
@@ -58,7 +54,7 @@ def assert_crash_safe(build: Build, expected: Any, seed: int = 0) -> None:
         for when in ("before", "after"):
             for sticky in (True, False):
                 crashed = run(build, seed, sticky=sticky, crashes=[(number, when)])
-                assert outcome(crashed) == expected, f"crash {when} commit {number}"
+                assert crashed.result() == expected, f"crash {when} commit {number}"
 
 
 def assert_every_prefix_agrees(build: Build, world: World) -> None:
@@ -92,14 +88,10 @@ def replayed(build: Build, instance: str, execution_id: int, history: Sequence[E
 
 def events(world: World) -> dict[tuple[str, int], list[Event]]:
     return {
-        (instance, execution_id): [_without_trace(event) for event in history]
+        (instance, execution_id): history
         for instance, row in world.rows.items()
         for execution_id, history in row.histories.items()
     }
-
-
-def _without_trace(event: Event) -> Event:
-    return event
 
 
 def kinds_of(history: Sequence[Event]) -> list[str]:

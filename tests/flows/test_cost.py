@@ -8,7 +8,7 @@ from flowskit import SOAK
 
 from holdfast.flows import face as hf
 from holdfast.flows.execution import Execution
-from holdfast.flows.turn import Turn
+from holdfast.flows.turn import run_turn
 from holdfast.model.history import OrchestrationItem
 from holdfast.model.workitems import ActivityCompleted, StartOrchestration
 from holdfast.testing.flows import START_MS, World
@@ -56,7 +56,7 @@ def run_steps(count):
         return n
 
     world.workflow(main)
-    turn = Turn(world.definitions, item([start(count)]), now_ms=START_MS)
+    turn = run_turn(world.definitions, item([start(count)]), now_ms=START_MS)
     while not turn.is_idle:
         if turn.must_commit:
             turn.commit(hold_until_ms=START_MS)
@@ -80,12 +80,12 @@ def run_activities(count, *, parallel):
         return sum([await work.call(k) for k in range(n)])
 
     world.workflow(main)
-    turn = Turn(world.definitions, item([start(count)]), now_ms=START_MS)
+    turn = run_turn(world.definitions, item([start(count)]), now_ms=START_MS)
     commit = turn.commit()
     events, jobs, execution = list(commit.history_delta), list(commit.worker_items), turn.execution
     for job in jobs:  # grows while it is read, if one leads to the next
         done = ActivityCompleted(instance="i", execution_id=1, id=job.id, result="1")
-        turn = Turn(world.definitions, item([done], events[-1:]), now_ms=START_MS, resident=execution)
+        turn = run_turn(world.definitions, item([done], events[-1:]), now_ms=START_MS, resident=execution)
         commit = turn.commit()
         events.extend(commit.history_delta)
         jobs.extend(commit.worker_items)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -202,3 +203,24 @@ def test_workflow_functions_outside_of_a_workflow_are_refused():
         hf.now()
     with pytest.raises(WorkflowNotAllowed, match=r"hf\.step"):
         hf.step(print)
+
+
+def test_a_log_handler_may_open_a_socket_within_a_turn():
+    opened = []
+
+    class Distant(logging.Handler):
+        def emit(self, record):
+            socket.socket().close()
+            opened.append(record.getMessage())
+
+    async def main() -> None:
+        hf.log.warning("told")
+
+    handler = Distant()
+    hf.log.logger.addHandler(handler)
+    try:
+        world = World()
+        world.run(world.workflow(main))
+    finally:
+        hf.log.logger.removeHandler(handler)
+    assert opened == ["told"]

@@ -6,7 +6,6 @@ import gc
 import pytest
 from flowskit import kinds_of, run
 
-from holdfast.errors import InvalidValue
 from holdfast.flows import face as hf
 from holdfast.testing.flows import START_MS, World
 
@@ -87,12 +86,12 @@ def test_a_delay_that_is_no_number_or_too_long_is_refused_and_nothing_is_written
     async def main() -> str:
         try:
             await asyncio.sleep(seconds)
-        except InvalidValue as problem:
+        except ValueError as problem:  # ours, or that of a newer interpreter
             return str(problem)
         return ""
 
     world = run(lambda world: world.workflow(main))
-    assert "100 years" in world.result() or "number" in world.result()
+    assert "100 years" in world.result() or "NaN" in world.result()
     assert kinds_of(world.history()) == ["OrchestrationStarted", "OrchestrationCompleted"]
 
 

@@ -1,14 +1,15 @@
 """One batch of messages in, one commit out."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 from flowskit import kinds_of
 
-from holdfast.errors import HistoryCorrupt
+from holdfast.errors import HistoryCorrupt, TurnTimeout
 from holdfast.flows import face as hf
-from holdfast.flows.turn import Turn
+from holdfast.flows.turn import Turn, run_turn
 from holdfast.model import kinds, workitems
 from holdfast.model.details import CANCELLED, EXISTS
 from holdfast.model.history import OrchestrationItem, Status
@@ -53,7 +54,7 @@ def activity_workflow(world):
 
 
 def turn_of(world, messages, history=(), now_ms=START_MS, **rest):
-    return Turn(world.definitions, item(messages, history, **rest), now_ms=now_ms, seed=7)
+    return run_turn(world.definitions, item(messages, history, **rest), now_ms=now_ms, seed=7)
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -525,3 +526,74 @@ def test_signals_and_cancels_that_meet_a_continuation_go_on(world):
     assert following.carry_forward_events == (("unread", "1"), ("late", "2"), ("outside", "3"))
     assert isinstance(cancel, workitems.CancelInstance)
     assert len(turn.dropped) == 1
+
+
+# --- interruption -----------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_that_takes_too_long_is_stopped_from_outside_and_decides_nothing(world):
+    stopped = []
+
+    async def main() -> int:
+        while True:
+            await asyncio.sleep(0)
+            if not stopped:
+                stopped.append(True)
+                turn.interrupt(TurnTimeout("too long"))
+
+    world.workflow(main)
+    turn = Turn(world.definitions, item([start()]))
+    with pytest.raises(TurnTimeout):
+        turn.begin(START_MS)
+    turn.discard()
+
+
+def test_a_resident_that_is_behind_is_dropped_and_replayed(world):
+    activity_workflow(world)
+    first = turn_of(world, [start()])
+    history = list(first.commit().history_delta)
+    done = workitems.ActivityCompleted(instance="i", execution_id=1, id=2, result="2")
+    history.extend(turn_of(world, [done], history).commit().history_delta)
+    again = workitems.ActivityCompleted(instance="i", execution_id=1, id=4, result="4")
+    turn = run_turn(world.definitions, item([again], history), now_ms=START_MS, resident=first.execution)
+    assert turn.execution is not first.execution
+    assert first.execution._loop.is_closed()
+    assert turn.commit().metadata.output == "6"
+
+
+def test_a_resident_may_go_on_in_another_thread(world):
+    def double(x: int) -> int:
+        return 2 * x
+
+    double = world.activity(double)
+
+    async def numbers():
+        for n in range(5):
+            yield await double.call(n)
+
+    async def main() -> list[int]:
+        found = [n async for n in numbers()]
+        return [*found, *await asyncio.gather(double.call(7), asyncio.sleep(1, 8))]
+
+    world.start(world.workflow(main))
+    moved = True
+    while moved:
+        with ThreadPoolExecutor(1) as thread:
+            moved = thread.submit(lambda: world.move() or world._jump(None)).result()
+    assert world.result() == [0, 2, 4, 6, 8, 14, 8]
+
+
+def test_a_type_that_raises_anything_blocks_or_fails_and_never_breaks_the_turn(world):
+    class Careless(msgspec.Struct):
+        value: int = 0
+
+        def __post_init__(self):
+            if self.value == 0:
+                raise RuntimeError("never zero")
+
+    async def main(first: Careless) -> int:
+        return 1
+
+    world.workflow(main)
+    careless = workitems.StartOrchestration(instance="i", orchestration="main", input='{"first":{}}')
+    assert turn_of(world, [careless]).blocked.kind == "Input"

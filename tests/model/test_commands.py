@@ -2,12 +2,12 @@
 
 import msgspec
 import pytest
+from flowsamples import COMMANDS
 
 from holdfast.model import commands as c
 from holdfast.model import flowcommands as f
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.groups import GroupMode, OnFailure
-from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.schedules import NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.templates import NewTemplate
@@ -94,42 +94,14 @@ EVERY = [
         callback=c.NewJob(job_id="z", job_type="t", params=RAW),
     ),
     c.CancelGroup(group_id="g", running=True, reason="r"),
+    c.MendGroups(limit=7),
+    c.Mend(chains=True, limit=7),
+    c.DropRuns(runs=("r", "s")),
     c.Expire(jump=c.ClockJump("a", "b"), overdue=(c.Overdue("j", 7),)),
     c.EndSessions(session_id="s"),
     c.EndSession(session_id="s", limit=7),
     c.Prune(retention=c.Retention(done_s=1), limit=5),
-    f.SendMessage(message=MESSAGE, delay_s=1.5, hold_s=2.0),
-    f.FetchTurn(lock_s=30.0, n=2, session_id="s", versions=(f.VersionRange(low=(1, 0, 0), high=(2, 0, 0)),)),
-    f.FetchMore(token=7),
-    f.AckTurn(
-        token=7,
-        execution_id=1,
-        delta=f.Delta(events=(f.NewEvent(event=RAW, event_id=1),), keys=(f.KeyWish(key="k", value=RAW, at_ms=1),)),
-        activities=(f.NewActivity(job_id="j", item=RAW),),
-        messages=(MESSAGE,),
-        metadata=f.Metadata(status=InstanceStatus.COMPLETED, output=RAW),
-        cancelled=("o",),
-        cancelled_timers=(3,),
-        hold_s=1.5,
-    ),
-    f.AbandonTurn(token=7, delay_s=1.5, given_back=True, reason="r"),
-    f.RenewTurn(token=7, lock_s=30.0),
-    f.ParkMessages(token=7, messages=(1, 2)),
-    f.AppendHistory(instance_id="i", execution_id=1, delta=f.Delta(events=(f.NewEvent(event=RAW),))),
-    f.StartActivity(activity=f.NewActivity(job_id="j", item=RAW, affinity="a")),
-    f.FetchActivity(worker_id="w", lease_s=30.0, queues=None, affinity_owner="o", affinity_s=5.0),
-    f.AckActivity(token=7, completion=MESSAGE),
-    f.AbandonActivity(token=7, delay_s=1.5, given_back=True),
-    f.RenewActivity(token=7, lease_s=30.0),
-    f.RenewSessions(owner_ids=("o",), lock_s=5.0, idle_s=6.0),
-    f.CleanSessions(limit=5),
-    f.DeleteInstances(instance_ids=("i",), force=True, tree=True),
-    f.DeleteEnded(instance_ids=("i",), completed_before="t", limit=5),
-    f.PruneExecutions(instance_id="i", keep_last=3, completed_before="t"),
-    f.AnnounceHandlers(handlers=("flow", "flow 1.0.0")),
-    f.AnswerDecision(decision_id="d", message=MESSAGE, chosen="yes", by="me"),
-    f.StartInstance(message=MESSAGE, signals=(f.NewMessage(item=RAW),)),
-    f.TellInstance(message=MESSAGE, hold_s=60.0),
+    *COMMANDS,
 ]
 
 

@@ -2,11 +2,11 @@
 
 import msgspec
 import pytest
+from flowsamples import EVENTS
 
 from holdfast.errors import BadEvent, UnknownEvent
 from holdfast.model import events as ev
 from holdfast.model.groups import Group, GroupStatus
-from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule, ScheduleChanges
@@ -36,6 +36,8 @@ EVERY = [
     ev.JobUpdated(job_id="j", changes=ev.JobChanges(params=msgspec.Raw(b"{}"), not_before=None, tags=None), rank=0),
     ev.JobMoved(job_id="j", position=-50),
     ev.JobPruned(job_id="j"),
+    ev.JobMended(job_id="j", run_id="r", to=JobStatus.FAILED, attempts=1, expiries=0, snoozes=0, successor="j2"),
+    ev.RunDropped(run_id="r"),
     ev.QueuePaused(namespace="", queue="q", reason="r"),
     ev.QueueResumed(namespace="", queue="q"),
     ev.QueueSet(namespace="", queue="q", changes=ev.QueueChanges(max_running=None, rate_scope="key", aging_s=0.5)),
@@ -68,36 +70,7 @@ EVERY = [
     ev.DeliveryClaimed(delivery_id="d", claimed_until=NOW),
     ev.DeliveryEnded(delivery_id="d", to=DeliveryStatus.PENDING, attempts=1, next_attempt_at=NOW, last_status=500),
     ev.DeliveryPruned(delivery_id="d"),
-    ev.MessageStored(instance_id="i", kind="QueueMessage", item=msgspec.Raw(b"{}"), digest="d", tells_of="j"),
-    ev.MessageParked(message=3, reason="orphan", drop_at=NOW),
-    ev.MessageUnparked(message=3),
-    ev.MessageDropped(message=3, reason="cancelled"),
-    ev.TurnLocked(instance_id="i", token=7, locked_until=NOW, messages=(1, 2), session_id="s"),
-    ev.TurnTagged(instance_id="i", token=7, messages=(3,)),
-    ev.TurnExtended(instance_id="i", token=7, locked_until=NOW),
-    ev.TurnAbandoned(instance_id="i", token=7, visible_at=NOW, counted=False, reason="r", woken=(4,)),
-    ev.TurnExpired(instance_id="i", token=7, reason="timeout", counted=True, woken=(4,)),
-    ev.TurnCommitted(
-        instance_id="i",
-        execution_id=1,
-        token=7,
-        orchestration_name="flow",
-        digest="d",
-        status=InstanceStatus.RUNNING,
-        keys=(ev.KeyChange("k", msgspec.Raw(b"1"), 5),),
-        asked=(ev.Asked("d", 3, msgspec.Raw(b"{}"), ("yes", "no")),),
-        closed=(ev.Closed("d", msgspec.Raw(b"{}")),),
-        waiting_on=("signal 'paid'",),
-        held_until=NOW,
-    ),
-    ev.HistoryAppended(instance_id="i", execution_id=1, event_id=2, event=msgspec.Raw(b"{}")),
-    ev.InstanceDeleted(instance_id="i", executions=(1,), messages=(2,), keys=("k",), decisions=("d",)),
-    ev.InstancePruned(instance_id="i", executions=(1, 2)),
-    ev.DecisionAnswered(decision_id="d", by="me"),
-    ev.AffinityClaimed(session="s", owner_id="o", locked_until=NOW),
-    ev.AffinityExtended(session="s", locked_until=NOW, active=True),
-    ev.AffinityRemoved(session="s"),
-    ev.HandlersAnnounced(handlers=("flow",), messages=(1,), instances=("i",)),
+    *EVENTS,
     ev.KeyDropped(namespace="", unique_key="task t k"),
     ev.CommandDone(cmd="c", digest="d", outcome=msgspec.Raw(b"null")),
     ev.CommandForgotten(forgotten="c", cmd="c2", actor="me"),
@@ -120,7 +93,7 @@ def test_types_are_nouns_and_past_tense_verbs_and_unique():
     tags = [kind.__struct_config__.tag for kind in ev.Event.__args__]
     assert len(set(tags)) == len(tags)
     nouns = {"job", "lease", "queue", "dispatch", "template", "schedule", "reservation", "group", "key", "command"}
-    nouns |= {"webhook", "delivery"}
+    nouns |= {"webhook", "delivery", "run"}
     nouns |= {"message", "turn", "history", "instance", "decision", "affinity", "handlers"}
     assert {tag.split(":")[0] for tag in tags} == nouns
 

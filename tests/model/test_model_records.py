@@ -7,6 +7,7 @@ from holdfast.model.jobs import Job, KeyHold, Run
 from holdfast.model.records import AUTHORITY, TABLES, Authority, DoneCommand, HeldKey, Queue, Record, key_of, pair
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import JobOptions, Template
+from holdfast.model.webhooks import Delivery, DeliveryStatus, Webhook
 
 NOW = "2026-01-01T00:00:00.000000Z"
 RAW = msgspec.Raw(b"{}")
@@ -23,6 +24,8 @@ RAW = msgspec.Raw(b"{}")
         (Authority(), AUTHORITY),
         (Template("t", "n", "send", NOW, options=JobOptions(tags={"a": "b"})), "t"),
         (Schedule("s", "n", NOW, job_type="send", interval_s=5.0), "s"),
+        (Webhook("w", "u", NOW, events=("e",), queues=("q",), secrets=("s",)), "w"),
+        (Delivery("d", "w", "r", "j", "e", "{}", NOW, NOW, status=DeliveryStatus.FAILED, last_status=500), "d"),
     ],
 )
 def test_a_record_is_found_by_its_key_and_survives_encoding(record, key):

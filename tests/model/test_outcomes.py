@@ -2,29 +2,25 @@
 
 import msgspec
 import pytest
+from flowsamples import ANSWERS
 
 from holdfast.errors import DuplicateKey, HoldfastError, IdReused, LeaseLost, Refused
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import (
     Backfilled,
-    Begun,
-    Brought,
     CancelAnswer,
     Changed,
     Claim,
     Claimed,
-    Deleted,
-    Delivered,
     Done,
     Enqueued,
     Extended,
-    Fetched,
     Fired,
     Grant,
     GroupCancelled,
     Grouped,
     Leased,
-    LockedTurn,
+    Mended,
     Outcome,
     Refusal,
     Reported,
@@ -56,10 +52,8 @@ EVERY = [
     Grouped(group_id="g", members=("j", "k"), created=False),
     GroupCancelled(cancelled=2, requested=1),
     Swept(count=3, more=True),
-    Fetched(turn=LockedTurn(instance_id="i", token=7, messages=(Delivered(1, RAW),), attempts=1)),
-    Brought(messages=(Delivered(2, RAW),)),
-    Begun(instance_id="i", created=False),
-    Deleted(instances=1, executions=2, events=3, messages=4),
+    *ANSWERS,
+    Mended(runs=1, jobs=2, chains=3, more=True),
     refuse(LeaseLost, "gone", job_id="j", token=7),
 ]
 

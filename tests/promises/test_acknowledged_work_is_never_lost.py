@@ -7,6 +7,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.model.commands import Enqueue
 from holdfast.model.jobs import Job
+from holdfast.stores.dir import DirStore
 from holdfast.stores.opening import open_store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
@@ -31,7 +32,7 @@ def found(store) -> list[str]:
         return [job.job_id for job in view.all(Job)]
 
 
-@pytest.mark.parametrize("scheme", ["wal", "sqlite"])
+@pytest.mark.parametrize("scheme", ["dir", "wal", "sqlite"])
 def test_what_a_killed_process_was_told_is_there(tmp_path, scheme):
     url, oracle = f"{scheme}:{tmp_path / 'jobs'}", Oracle()
     for turn in range(2):
@@ -42,13 +43,14 @@ def test_what_a_killed_process_was_told_is_there(tmp_path, scheme):
     assert oracle.yes
 
 
-def test_wal_keeps_through_a_power_cut_what_it_acknowledged():
+@pytest.mark.parametrize("kind", [WalStore, DirStore], ids=["wal", "dir"])
+def test_files_keep_through_a_power_cut_what_was_acknowledged(kind):
     # Gone are all bytes that were not synced, and all names whose directory was not: the worst an honest disk may do.
     fs = SimFS()
-    engine = Engine(WalStore.open("jobs", fs=fs, clock=ManualClock()))
+    engine = Engine(kind.open("jobs", fs=fs, clock=ManualClock()))
     acknowledged = acknowledge(engine)
     after = fs.power_loss("lose", names="lose")
-    store = WalStore.open("jobs", fs=after, clock=ManualClock())
+    store = kind.open("jobs", fs=after, clock=ManualClock())
     assert found(store) == acknowledged
     store.close()
 

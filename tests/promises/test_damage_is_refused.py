@@ -1,13 +1,18 @@
-"""Damage is named, never dropped or skipped: `wal:` refuses to open, in `sqlite:` rows `store check` finds it."""
+"""Damage is named, never dropped or skipped.
+
+`wal:` refuses to open, `dir:` sets one bad record aside, in `sqlite:` rows `store check` finds it.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 
 import pytest
 
 from holdfast.engine import Engine
+from holdfast.engine.maintenance import recover
 from holdfast.errors import StoreDamaged
 from holdfast.model.commands import Complete, Enqueue, Lease
 from holdfast.model.jobs import Job
@@ -101,8 +106,24 @@ def test_what_is_no_database_is_refused_and_left_alone(tmp_path, content):
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\x00", b'{"taskId": 7}', b"[]"])
+def test_a_damaged_file_among_good_ones_is_set_aside_named_and_the_others_go_on(tmp_path, content):
+    url, pending = f"dir:{tmp_path / 'jobs'}", tmp_path / "jobs" / "data" / "tasks" / "pending"
+    fill(url)
+    (pending / "c.json").write_bytes(content)
+    os.utime(pending / "c.json", (0, 0))  # one that was just written may be half of what is still to come
+    engine = Engine(open_store(url))
+    assert any("c.json" in str(finding.file) for finding in engine.store.check())
+    recover(engine)
+    with engine.read() as view:
+        assert {"a", "b", "d", "e"} <= {job.job_id for job in view.all(Job)}
+    engine.close()
+    aside = [path for path in (tmp_path / "jobs" / "data" / "quarantine").iterdir() if path.suffix == ".json"]
+    assert [path.read_bytes() for path in aside] == [content], "not a byte of it is lost"
+
+
 def test_what_is_whole_is_not_complained_about(tmp_path):
-    for url in (f"wal:{tmp_path / 'jobs'}", f"sqlite:{tmp_path / 'jobs.db'}"):
+    for url in (f"dir:{tmp_path / 'files'}", f"wal:{tmp_path / 'jobs'}", f"sqlite:{tmp_path / 'jobs.db'}"):
         fill(url)
         store = open_store(url)
         assert store.check() == []

@@ -8,8 +8,9 @@ from world import World, content, new, replay
 
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges, QueueChanges
+from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal, Reported
-from holdfast.rules.decide import Plan
+from holdfast.rules.decide import Plan, Telling
 
 # A cell says what the command does to the job in that state.
 #   STATUS          committed, something was written, the job then has that status (GONE: it is removed)
@@ -201,9 +202,25 @@ def order(name, token, cmd=""):
     raise AssertionError(name)
 
 
-#: About schedules, templates and reservations, whose states are others.
+#: About schedules, templates, reservations and webhooks, whose states are others.
 RESERVING = {c.Reserve, c.RenewReservation, c.ReleaseReservation, c.StartDirect}
-ELSEWHERE = {*RESERVING, c.CreateGroup, c.CancelGroup, c.Fire, c.Trigger, c.Backfill, c.UseTemplate, c.Replan, *Plan.__args__}
+DELIVERING = {c.ProbeWebhook, c.ClaimDeliveries, *Telling.__args__}
+ELSEWHERE = {
+    *RESERVING,
+    *DELIVERING,
+    c.CreateGroup,
+    c.CancelGroup,
+    c.MendGroups,
+    c.Mend,
+    c.DropRuns,
+    c.Fire,
+    c.Trigger,
+    c.Backfill,
+    c.UseTemplate,
+    c.Replan,
+    *Plan.__args__,
+    *FlowCommand.__args__,
+}
 
 
 def test_the_tables_have_a_row_for_every_command():

@@ -9,7 +9,7 @@ from holdfast.model.groups import Group, GroupMode, GroupStatus
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import later
 from holdfast.rules.draws import Draws
-from holdfast.rules.groupeffects import callback_of, group_effects, mend
+from holdfast.rules.groupeffects import callback_of, group_effects
 
 
 def world_with(*members, **options):
@@ -74,10 +74,9 @@ def test_a_group_that_lacks_its_effects_is_mended_once():
     # As if the commit had been cut in two: the failure alone.
     failed = ev.JobFailed(job_id="a", token=grant.token, error="boom", error_kind="exception", to=JobStatus.FAILED)
     world.tables.add([failed], world.now)
-    missing = mend(world.tables, world.tables.get(Group, "g"), "tick", world.now, Draws(world.now, 7))
-    assert [type(event) for event in missing] == [ev.JobSkipped, ev.GroupChanged, ev.JobCreated]
-    world.tables.add(missing, world.now)
-    assert mend(world.tables, world.tables.get(Group, "g"), "tick", world.now, Draws(world.now, 8)) == []
+    assert world.do(c.MendGroups()).count == 1
+    assert [type(event) for event in world.last] == [ev.JobSkipped, ev.GroupChanged, ev.JobCreated]
+    assert world.do(c.MendGroups()).count == 0
     assert world.tables.get(Job, "z") is not None
 
 

@@ -2,11 +2,13 @@
 
 import msgspec
 import pytest
-from world import START, World
+from world import START, World, new
 
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, RetryMode, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, HeldKey
+from holdfast.model.reservations import Reservation, ReservationStatus
+from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook
 from holdfast.rules.invariants import violations
 
 
@@ -125,6 +127,77 @@ def shared_token(world):
     world.tables.put(Run, "twin", msgspec.structs.replace(world.run(), run_id="twin", job_id="other"))
 
 
+def owing():
+    world = World()
+    world.do(c.PutWebhook(webhook_id="w", webhook=NewWebhook(url="https://receiver.example/", secrets=("a-secret",))))
+    world.do(c.Complete(job_id="j", token=world.start("j")))
+    return world
+
+
+def change_delivery(world, **fields):
+    (delivery,) = world.tables.all(Delivery)
+    changed = msgspec.structs.replace(delivery, **fields)
+    world.tables.put(Delivery, changed.delivery_id, changed)
+
+
+def told_twice(world):
+    change_delivery(world, delivery_id="twin")
+
+
+def delivered_without_time(world):
+    change_delivery(world, status=DeliveryStatus.DELIVERED)
+
+
+def claimed_after_its_end(world):
+    change_delivery(world, status=DeliveryStatus.FAILED, finished_at=START, claimed_until=START)
+
+
+def reserved():
+    world = World()
+    world.do(c.Reserve(reservation_id="r", queue="default", reserved_by="me"))
+    return world
+
+
+def direct():
+    world = reserved()
+    world.do(c.StartDirect(reservation_id="r", job=new("j"), worker_id="here"))
+    return world
+
+
+def reserved_twice(world):
+    held = world.tables.get(Reservation, "r")
+    world.tables.put(Reservation, "r2", msgspec.structs.replace(held, reservation_id="r2"))
+
+
+def over_without_time(world):
+    held = world.tables.get(Reservation, "r")
+    world.tables.put(Reservation, "r", msgspec.structs.replace(held, status=ReservationStatus.RELEASED))
+
+
+def held_with_an_end(world):
+    held = world.tables.get(Reservation, "r")
+    world.tables.put(Reservation, "r", msgspec.structs.replace(held, ended_at=START))
+
+
+def direct_and_queued(world):
+    replace(world, world.job(), status=JobStatus.QUEUED)
+
+
+def direct_without_reservation(world):
+    replace(world, world.job(), reservation_id=None)
+
+
+def direct_and_retried(world):
+    replace(world, world.job(), status=JobStatus.FAILED)
+    world.tables.put(
+        Job, "h", msgspec.structs.replace(world.job(), job_id="h", retry_of="j", retry_kind=RetryKind.MANUAL)
+    )
+
+
+def direct_beside_another(world):
+    world.tables.put(Job, "other", msgspec.structs.replace(world.job(), job_id="other", direct=False))
+
+
 @pytest.mark.parametrize(
     ("start", "damage", "code"),
     [
@@ -138,6 +211,13 @@ def shared_token(world):
         (running, other_token, "PERS-003"),
         (done, runs_miscounted, "PERS-003"),
         (done, chain_ran_twice, "PERS-003"),
+        (reserved, reserved_twice, "PERS-005"),
+        (reserved, over_without_time, "reservation"),
+        (reserved, held_with_an_end, "reservation"),
+        (direct, direct_and_queued, "direct"),
+        (direct, direct_without_reservation, "direct"),
+        (direct, direct_and_retried, "direct"),
+        (direct, direct_beside_another, "direct"),
         (done, two_heirs, "PERS-006"),
         (running, heir_of_the_living, "PERS-006"),
         (running, key_lost, "PERS-008"),
@@ -145,6 +225,9 @@ def shared_token(world):
         (done, held_by_the_dead, "PERS-008"),
         (done, held_by_nobody, "PERS-008"),
         (running, held_by_a_running_job, "PERS-008"),
+        (owing, told_twice, "PERS-009"),
+        (owing, delivered_without_time, "delivery"),
+        (owing, claimed_after_its_end, "delivery"),
         (done, run_ended_without_time, "INV-002"),
         (running, run_open_with_time, "INV-002"),
         (running, in_another_band, "INV-004"),

@@ -8,6 +8,7 @@ from holdfast.model import commands as c
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later
+from holdfast.rules.timetable import passes_over
 
 RAW = msgspec.Raw
 
@@ -198,6 +199,16 @@ def test_declaring_again_edits_what_differs_and_does_not_resume(world):
     assert the(world, "never-used") is None
 
 
+def test_a_schedule_of_code_is_renamed_in_the_code(world):
+    world.do(put(source="code"))
+    # Renamed here, it would fire beside the one that the next start makes under the old name.
+    assert world.refused(update(name="other")) == "invalid_operation"
+    world.do(update(queue="slow"))
+    world.do(put("mine"))
+    world.do(c.UpdateSchedule(schedule_id="mine", changes=ScheduleChanges(name="other")))
+    assert the(world, "mine").name == "other"
+
+
 def test_a_one_off_that_is_over_goes_on_with_a_new_time(world):
     world.do(put(run_at=later(START, 60)))
     world.wait(60)
@@ -249,6 +260,19 @@ def test_reset_begins_now_after_a_clock_that_ran_ahead(world):
     assert (the(world).last_fire_at, the(world).next_fire_at) == (None, later(START, 3600))
     world.wait(3600)
     assert world.do(c.Fire(schedule_id="s", expected=later(START, 3600))).jobs[0].created
+
+
+def test_reset_mends_an_interval_that_was_made_while_the_clock_ran_ahead(world):
+    world.wait(365 * 86_400)
+    world.do(put(interval_s=60))
+    world.wait(-365 * 86_400 + 10)
+    assert passes_over(the(world), world.now) is not None
+    world.do(c.ResetSchedule(schedule_id="s"))
+    assert the(world).next_fire_at == later(START, 70)
+    assert passes_over(the(world), world.now) is None
+    world.wait(60)
+    assert len(world.do(c.Fire(schedule_id="s", expected=later(START, 70))).jobs) == 1
+    assert the(world).next_fire_at == later(START, 130)
 
 
 def test_reset_of_what_is_right_writes_nothing(world):

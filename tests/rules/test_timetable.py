@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 import pytest
@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from holdfast.model.schedules import CatchUp, Schedule
 from holdfast.model.times import FIRST, Timestamp, later, parse_timestamp, seconds_between
-from holdfast.rules.timetable import AT_ONCE, Round, after_a_pause, due, local_note, nominal, passes_over, plan
+from holdfast.rules.timetable import (
+    AT_ONCE,
+    Round,
+    after_a_pause,
+    due,
+    how_many,
+    local_note,
+    nominal,
+    passes_over,
+    plan,
+)
 
 BORN = Timestamp("2026-01-01T00:00:00.000000Z")
 
@@ -126,6 +136,29 @@ def test_a_one_off_before_its_start_or_at_its_end_never_fires():
     assert first(schedule(run_at=when, end_at=when), 1) == []
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    when=st.sampled_from(
+        [
+            {"cron_expression": "*/7 * * * *"},
+            {"cron_expression": "30 2 * * *", "timezone": "Europe/Paris"},
+            {"cron_expression": "0 * * * *", "timezone": "Australia/Lord_Howe", "end_at": at("2026-02-03T00:00:00")},
+            {"interval_s": 4321},
+            {"interval_s": 777, "start_at": at("2026-01-20T10:00:00")},
+            {"run_at": at("2026-01-20T10:00:00")},
+        ]
+    ),
+    since=st.integers(0, 90 * 86_400),
+    length=st.integers(0, 70 * 86_400),
+)
+def test_fires_between_two_times_are_counted_as_if_they_were_walked(when, since, length):
+    made = schedule(**when)
+    begin, end = later(BORN, since), later(BORN, since + length)
+    walked = list(takewhile(lambda fire: fire < end, nominal(made, later(begin, -1e-6))))
+    assert how_many(made, begin, end, 10**9) == len(walked)
+    assert (how_many(made, begin, end, 50) > 50) == (len(walked) > 50)
+
+
 # --- the next one -----------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +229,21 @@ def test_all_makes_up_for_the_last_day_only_unless_told_otherwise():
 def test_a_latest_that_lies_beyond_its_window_is_only_counted():
     made = planned(schedule(cron_expression="0 0 * * *", catch_up_window_s=600))
     assert due(made, THREE_DAYS) == Round((), 3, at("2026-01-04T00:00:00"))
+
+
+@pytest.mark.parametrize("catch_up", list(CatchUp))
+def test_a_fire_within_its_grace_is_on_time_after_an_outage_too_however_short_the_window(catch_up):
+    made = planned(schedule(cron_expression="0 * * * *", catch_up=catch_up, catch_up_window_s=10, grace_s=60))
+    assert due(made, at("2026-01-01T05:00:30")) == Round((at("2026-01-01T05:00:00"),), 4, at("2026-01-01T05:00:00"))
+
+
+def test_a_fire_that_its_jitter_may_still_put_off_is_not_missed():
+    made = planned(schedule(cron_expression="0 * * * *", catch_up=CatchUp.NONE, jitter_s=600, grace_s=60))
+    five = at("2026-01-01T05:00:00")
+    assert due(made, at("2026-01-01T05:11:00")) == Round((five,), 4, five)
+    assert due(made, at("2026-01-01T05:11:01")) == Round((), 5, five)
+    # The first one's is drawn, and is over.
+    assert due(made, at("2026-01-01T01:02:00")) == Round((), 1, at("2026-01-01T01:00:00"))
 
 
 def test_a_year_forward_is_one_decision():

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
+from holdfast.flows.provider import EventKind, Provider, SessionFetchConfig
 from holdfast.model.commands import (
     Complete,
     CreateGroup,
@@ -21,16 +22,19 @@ from holdfast.model.commands import (
     PauseQueue,
     PutSchedule,
     PutTemplate,
+    PutWebhook,
     Reserve,
 )
 from holdfast.model.ids import JobId
 from holdfast.model.records import TABLES
 from holdfast.model.schedules import NewSchedule
 from holdfast.model.templates import JobOptions, NewTemplate
+from holdfast.model.webhooks import NewWebhook
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.statements import COLUMNS
 from holdfast.testing import ManualClock
+from holdfast.testing.conformance.provider_kit import activity, event, signal, start, started
 
 
 def fill(path: Path) -> None:
@@ -43,6 +47,8 @@ def fill(path: Path) -> None:
         NewJob(job_id=JobId("next"), job_type="t", params=msgspec.Raw(b"{}")),
     )
     engine.ask(Enqueue(jobs=jobs))
+    hook = NewWebhook(url="https://receiver.example/hook", secrets=("a-secret-of-ours",), queues=("default",))
+    engine.ask(PutWebhook(webhook_id="w-1", webhook=hook))
     grants = engine.ask(Lease(worker_id="w", n=2, cmd="lease-1")).grants
     engine.ask(Complete(job_id=grants[0].job.job_id, token=grants[0].token, result=msgspec.Raw(b"[1]")))
     engine.ask(Fail(job_id=grants[1].job.job_id, token=grants[1].token, error="boom"))
@@ -57,6 +63,15 @@ def fill(path: Path) -> None:
     members = tuple(NewJob(job_id=JobId(f"m{number}"), job_type="t", params=params) for number in range(3))
     called = NewJob(job_id=JobId("called"), job_type="t", params=params)
     engine.ask(CreateGroup(group_id="g-1", name="night", members=members, callback=called))
+    provider = Provider(engine)
+    for item in (start("i"), signal("i")):
+        provider.enqueue_for_orchestrator(item)
+    item, token, _ = provider.fetch_orchestration_item(30.0)
+    kinds = [EventKind.KeyValueSet(key="k", value="v"), EventKind.DecisionRequested(prompt="?")]
+    events = [started("i"), *(event(number, kind) for number, kind in enumerate(kinds, start=2))]
+    provider.ack_orchestration_item(token, 1, events, [activity(9, session_id="s")], [signal("i"), signal("ghost")])
+    provider.fetch_work_item(30.0, session=SessionFetchConfig("me", 30.0))
+    provider.fetch_orchestration_item(30.0)
     engine.close()
 
 

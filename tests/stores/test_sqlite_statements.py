@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.stores import sqlite
 from holdfast.stores.sqlite.schema import lay_out
-from holdfast.stores.sqlite.statements import SQL, assigned, blocks, inserted, read_sql
+from holdfast.stores.sqlite.statements import FILES, SQL, assigned, blocks, inserted, read_sql
 
 READY, HELD_BACK = "ix_jobs_ready (namespace=? AND queue=?", "ix_jobs_held_back (namespace=? AND queue=?"
 NAMING = [f"ix_{index}_blob (<expr>=?)" for index in ("jobs_params", "jobs_result", "runs_params", "runs_details")]
@@ -42,6 +42,7 @@ SEARCHES = {
     "fire_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "update_schedule": ["sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "group": ["sqlite_autoindex_job_groups_1 (group_id=?)"],
+    "group_ids_from": ["sqlite_autoindex_job_groups_1 (group_id>?)"],
     "members": ["ix_jobs_group (group_id=?"],
     "turn_of": ["ix_jobs_turn (group_id=?"],
     "pass_turn": ["ix_jobs_turn (group_id=?", "INTEGER PRIMARY KEY (rowid=?)"],
@@ -59,8 +60,11 @@ SEARCHES = {
     "due_leases": ["ix_jobs_lease (lease_expires_at<?)"],
     "due_ttl": ["ix_jobs_ttl (expires_at<?)"],
     "due_delayed": ["ix_jobs_delayed (not_before<?)"],
-    "due_done": ["ix_jobs_ended (<expr>=? AND finished_at<?)"],
-    "due_failed": ["ix_jobs_ended (<expr>=? AND finished_at<?)"],
+    "next_ended_queue": ["ix_jobs_ended ((namespace,queue)>(?,?))"],
+    "ended_done": ["ix_jobs_ended (namespace=? AND queue=? AND <expr>=? AND finished_at<?)"],
+    "ended_failed": ["ix_jobs_ended (namespace=? AND queue=? AND <expr>=? AND finished_at<?)"],
+    "done_beyond": ["ix_jobs_ended (namespace=? AND queue=? AND <expr>=? AND finished_at>?)"],
+    "failed_beyond": ["ix_jobs_ended (namespace=? AND queue=? AND <expr>=? AND finished_at>?)"],
     "due_commands": ["ix_commands_at (at<?)"],
     "due_keys": ["ix_keys_until (held_until<?)"],
     "jobs_of_status": ["ix_jobs_list (namespace=? AND status=? AND (created_at,job_id)<(?,?))"],
@@ -95,9 +99,35 @@ SEARCHES = {
     "ended_deliveries": ["ix_deliveries_ended (finished_at<?)"],
     "next_ended_delivery": ["ix_deliveries_ended"],
     "delete_delivery": ["sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)"],
+    "instance": ["sqlite_autoindex_instances_1 (instance_id=?)"],
+    "execution": ["sqlite_autoindex_executions_2 (instance_id=? AND execution_id=?)"],
+    "event_row": ["PRIMARY KEY (history_id=? AND event_id=?)"],
+    "message": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "turn": ["sqlite_autoindex_turns_1 (instance_id=?)"],
+    "key_value": ["sqlite_autoindex_instance_kv_1 (instance_id=? AND key=?)"],
+    "turn_by_token": ["sqlite_autoindex_turns_2 (token=?)"],
+    "due_turns": ["ix_turns_lock (locked_until<?)"],
+    "visible_mail": ["ix_queue_instance (instance_id=?)"],
+    "mail": ["ix_queue_instance (instance_id=?)"],
+    "timers": ["ix_queue_timer (instance_id=? AND execution_id=? AND event_id=?)"],
+    "due_mail": ["ix_queue_visible (visible_at<?)"],
+    "due_parked": ["ix_queue_parked (drop_at<?)"],
+    "executions_of": ["sqlite_autoindex_executions_2 (instance_id=?)"],
+    "children": ["ix_instances_parent (parent_instance_id=?)"],
+    "instances_of_status": ["ix_instances_status (status=? AND seq<?)"],
+    "ended_instances": ["ix_instances_ended (completed_at<?)"],
+    "history_of": ["PRIMARY KEY (history_id=? AND event_id>?)"],
+    "keys_of": ["sqlite_autoindex_instance_kv_1 (instance_id=?)"],
+    "decisions_of": ["ix_decisions_instance (instance_id=?)"],
+    "leased": ["ux_jobs_activity (token=?)"],
+    "activities": ["ix_jobs_owner (owner=?)"],
+    "activities_of": ["ix_jobs_owner (owner>? AND owner<?)"],
+    "affinities_of": ["ix_sessions_owner (owner_id=?)"],
+    "due_affinities": ["ix_sessions_lock (locked_until<?)"],
+    "is_spoken_of": ["ix_jobs_affinity (affinity=?)"],
 }
 #: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
-SORT = {"members", "runs_of_job", "successors", "schedules_of"}
+SORT = {"activities", "activities_of", "mail", "members", "runs_of_job", "successors", "schedules_of"}
 
 
 @pytest.fixture
@@ -116,7 +146,7 @@ def plan(db: sqlite3.Connection, name: str) -> list[str]:
 
 
 def test_every_block_of_the_file_is_found_and_has_its_sentence():
-    text = read_sql("sqlite.sql")
+    text = "".join(read_sql(file) for file in FILES)
     assert list(SQL) == re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
     for name in SQL:
         assert re.search(rf"^-- name: {name}\n-- [A-Z].*\.\n", text, re.MULTILINE), name
@@ -126,7 +156,7 @@ def test_every_block_is_used_and_every_use_has_a_block():
     folder = Path(sqlite.__file__).parent
     sources = "".join(file.read_text() for file in sorted(folder.glob("*.py")))
     used = set(re.findall(r'SQL\["(\w+)"\]', sources))
-    for noun, plural in re.findall(r'plain_table\(\w+, "\w+", "(\w+)", "(\w+)"\)', sources):
+    for noun, plural in re.findall(r'(?:plain_table|_naming)\(\s*\w+, "\w+", "(\w+)", "(\w+)"', sources):
         used |= {noun, f"all_{plural}", f"save_{noun}", f"delete_{noun}"}
     assert used == set(SQL)
 
@@ -143,6 +173,18 @@ def test_what_is_asked_on_the_way_of_a_job_is_found_by_an_index(db, name):
         assert any(step.startswith("SEARCH") and index in step for step in steps), steps
     assert not any(step.startswith("SCAN") and "json_each" not in step for step in steps), steps
     assert name in SORT or not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_groups_that_live_are_found_without_passing_those_that_have_ended(db):
+    assert plan(db, "live_groups") == ["SCAN job_groups USING INDEX ix_groups_live"]
+
+
+@pytest.mark.parametrize(("name", "child"), [("save_execution", "history"), ("save_instance", "executions")])
+def test_saving_again_does_not_look_at_what_refers_to_it(db, name, child):
+    sql = SQL[name]
+    pages = {page for (page,) in db.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = ?", (child,))}
+    steps = db.execute(f"EXPLAIN {sql}", [None] * sql.count("?")).fetchall()
+    assert not any(step[1] in ("OpenRead", "OpenWrite") and step[3] in pages for step in steps)
 
 
 def test_records_that_name_a_blob_are_found_without_passing_the_others(db):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.engine import Engine
-from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
+from holdfast.model.commands import Complete, CreateGroup, Enqueue, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
@@ -18,7 +18,7 @@ JOB = "018f0000-0000-7000-8000-000000000001"
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """Give a raw connection to a store with one queued, one running and one completed job."""
+    """Give a raw connection to a store with one queued, one running and one completed job, and a group of one."""
     engine = Engine(SqliteStore.open(tmp_path / "jobs.db"), clock=ManualClock())
     jobs = tuple(
         NewJob(job_id=JobId(name), job_type="t", params=msgspec.Raw(b'{"a":1}')) for name in ("done", "busy", "idle")
@@ -26,6 +26,8 @@ def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     engine.ask(Enqueue(jobs=jobs))
     grants = engine.ask(Lease(worker_id="w", n=2)).grants
     engine.ask(Complete(job_id=grants[0].job.job_id, token=grants[0].token, result=msgspec.Raw(b"7")))
+    member = NewJob(job_id=JobId("member"), job_type="t", params=msgspec.Raw(b"{}"))
+    engine.ask(CreateGroup(group_id="g", members=(member,)))
     engine.close()
     raw = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     raw.execute("PRAGMA foreign_keys = ON")
@@ -38,6 +40,18 @@ def refused(db: sqlite3.Connection, statement: str, words: str) -> None:
     with pytest.raises(sqlite3.IntegrityError, match=words):
         db.execute(statement)
     assert list(db.iterdump()) == before
+
+
+def test_raw_sql_cannot_put_a_job_into_a_group_that_is_not_there(db):
+    refused(db, "UPDATE jobs SET group_id = 'nowhere' WHERE job_id = 'idle'", "group that is not there")
+    columns = [row[1] for row in db.execute("PRAGMA table_info(jobs)") if row[1] not in ("row", "job_id", "group_id")]
+    copied = ", ".join(columns)
+    copy = f"INSERT INTO jobs (job_id, group_id, {copied}) SELECT 'copy', 'nowhere', {copied} FROM jobs LIMIT 1"
+    refused(db, copy, "group that is not there")
+
+
+def test_raw_sql_cannot_remove_a_group_that_has_jobs(db):
+    refused(db, "DELETE FROM job_groups WHERE group_id = 'g'", "a group has jobs")
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "FAILED", "DEAD", "CANCELLED"])

@@ -14,6 +14,8 @@ from holdfast.stores.opening import open_store, parse_url
     [
         ("memory:", "memory", ""),
         ("wal:jobs", "wal", "jobs"),
+        ("dir:jobs", "dir", "jobs"),
+        ("dir:/srv/jobs?network=allow", "dir", "/srv/jobs"),
         ("sqlite:/var/lib/a:b.db", "sqlite", "/var/lib/a:b.db"),
         ("sqlite:jobs.db?network=allow", "sqlite", "jobs.db"),
         ("wal:jobs?durability=relaxed", "wal", "jobs"),
@@ -34,6 +36,8 @@ def test_a_url_names_one_store(url, scheme, path):
         "memory:x",
         "wal:a?network=maybe",
         "wal:a?fast=1",
+        "dir:",
+        "dir:a?durability=relaxed",
         "sqlite:a\0b",
         "sqlite:a\ud800b",
         "wal:a\ud800b",
@@ -50,7 +54,7 @@ def test_what_is_no_url_of_ours_is_refused_before_anything_is_made(url, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("scheme", ["wal", "sqlite"])
+@pytest.mark.parametrize("scheme", ["dir", "wal", "sqlite"])
 def test_opening_twice_gives_what_the_first_one_kept(scheme, tmp_path):
     url = f"{scheme}:{tmp_path / 'jobs'}"
     for _ in range(2):

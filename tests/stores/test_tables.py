@@ -171,12 +171,9 @@ def demand_agreement(tables, now=None):
 
 
 def _demand_lanes(tables, everything):
-    done, failed = (JobStatus.COMPLETED, JobStatus.CANCELLED), (JobStatus.FAILED, JobStatus.DEAD)
     lanes = {
         Lane.LEASE: [(job.lease_expires_at, job) for job in everything if job.status is JobStatus.RUNNING],
         Lane.TTL: [(job.expires_at, job) for job in everything if job.status is JobStatus.QUEUED and job.expires_at],
-        Lane.DONE: [(job.finished_at, job) for job in everything if job.status in done and job.group_id is None],
-        Lane.FAILED: [(job.finished_at, job) for job in everything if job.status in failed and job.group_id is None],
         Lane.COMMAND: [(command.at, command) for command in tables.records[DoneCommand].values()],
         Lane.KEY: [(held.held_until, held) for held in tables.records[HeldKey].values() if held.hold is KeyHold.WINDOW],
     }
@@ -189,8 +186,10 @@ def _demand_lanes(tables, everything):
     for name in "sc":
         mine = sorted((job for job in everything if job.group_id == name), key=lambda job: job.sequence_number)
         assert tables.members(name) == mine
+        assert [group.group_id for group in tables.live_groups()] == ["c", "s"]
         assert tables.turn_of(name) == next((job for job in mine if not job.has_ended), None)
         assert tables.members(name, JobStatus.QUEUED) == [job for job in mine if job.status is JobStatus.QUEUED]
+    _demand_ended(tables, everything)
     leased = [job for _, job in sorted(lanes[Lane.LEASE], key=lambda entry: (entry[0], entry[1].job_id))]
     assert list(tables.local_leases()) == [job for job in leased if job.session_id]
     granted = [job for job in leased if job.grant_cmd == "c"]
@@ -205,6 +204,21 @@ def _demand_lanes(tables, everything):
         for run in mine:
             assert tables.run_by_token(name, run.token) == run
         assert tables.run_by_token(name, 77) is None
+
+
+def _demand_ended(tables, everything):
+    ended = [job for job in everything if job.finished_at is not None and job.group_id is None]
+    assert tables.ended_queues() == sorted({(job.namespace, job.queue) for job in ended})
+    for namespace, queue in tables.ended_queues():
+        for failed in (False, True):
+            statuses = (JobStatus.FAILED, JobStatus.DEAD) if failed else (JobStatus.COMPLETED, JobStatus.CANCELLED)
+            mine = [job for job in ended if (job.namespace, job.queue) == (namespace, queue) and job.status in statuses]
+            mine.sort(key=lambda job: (job.finished_at, job.job_id))
+            assert list(tables.ended(namespace, queue, failed=failed, until=FOREVER)) == mine
+            for keep in (0, 1, 3):
+                places = [(job.finished_at, job.job_id) for job in mine]
+                expected = places[-keep - 1] if len(places) > keep else None
+                assert tables.ended_beyond(namespace, queue, failed=failed, keep=keep) == expected
 
 
 @settings(max_examples=60)

@@ -7,12 +7,16 @@ from decimal import Decimal
 from sqlite3 import Connection
 from typing import Any, Literal, assert_type
 
-from holdfast import Backoff, Holdfast, Job, Shell, Task
+from holdfast import Backoff, Group, Holdfast, Job, Shell, Task
 from holdfast.app.tasks import AsyncTask
+from holdfast.errors import WorkFailed
 from holdfast.model.commands import NewJob
+from holdfast.model.groups import Group as GroupRecord
+from holdfast.model.groups import GroupStatus
 from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.logs import LogLine
+from holdfast.model.outcomes import GroupCancelled
 from holdfast.model.workers import Progress, WorkerInfo
 from holdfast.rules.explain import Reason
 from holdfast.workers.shell import Command, ShellResult
@@ -124,6 +128,30 @@ def the_application_is_typed() -> None:
     assert_type(hf.queue("mail").counts(), dict[JobStatus, int])
     hf.queue("mail").pause("why")
     hf.work(queues=["mail"], concurrency=4, until_idle=True)
+
+
+def groups_are_typed() -> None:
+    fanned = hf.fan_out(fetch, [("a",), {"url": "b"}, fetch.job("c")], then=bare.job("x"), on_failure="skip")
+    assert_type(fanned, Group[bytes])
+    assert_type(fanned.results(timeout=5), list[bytes])
+    assert_type(fanned.results(return_exceptions=True), list[bytes | WorkFailed])
+    assert_type(fanned.jobs(), list[Job[bytes]])
+    assert_type(fanned.wait(3), GroupRecord)
+    assert_type(fanned.progress, Progress)
+    assert_type(fanned.cancel("why", running=True), GroupCancelled)
+    assert_type(hf.group([bare.job("a"), fetch.enqueue("b")], mode="concurrent", name="n", id="g"), Group[Any])
+    assert_type(hf.chain(bare.job("a"), fetch.job("b"), then=bare.job("c")), Group[Any])
+    assert_type(hf.groups(status="QUEUED", limit=3), Sequence[Group[Any]])
+    assert_type(hf.find_group("id").status, GroupStatus)
+    assert_type(hf.current_group, Group[Any] | None)
+
+
+async def groups_are_awaited(group: Group[int]) -> None:
+    assert_type(await group.aio.results(), list[int])
+    assert_type(await group.aio.results(3, return_exceptions=True), list[int | WorkFailed])
+    assert_type(await group.aio.wait(timeout=3), GroupRecord)
+    assert_type(await hf.aio.fan_out(fetch, [("a",)]), Group[bytes])
+    assert_type(await hf.aio.chain(bare.job("a"), name="n"), Group[Any])
 
 
 def a_task_can_be_passed_on() -> None:

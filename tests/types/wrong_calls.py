@@ -71,6 +71,14 @@ def handles_are_checked(job: Job[int]) -> None:
     hf.queue(3)  # wrong: a name
 
 
+def groups_are_checked() -> None:
+    hf.group(["id"])  # wrong: a job, not its id
+    hf.group([], mode="random")  # wrong: sequential or concurrent
+    hf.chain(color="red")  # wrong: no such option
+    hf.fan_out(len, [])  # wrong: a task
+    hf.find_group(3)  # wrong: an id
+
+
 @hf.task("mail")  # wrong: options are given by name
 def misused(to: str) -> None:
     return None

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from holdfast.engine import rounds
-from holdfast.points import listening
+from holdfast.model.jobs import JobStatus
 from holdfast.rules import timetable
 from holdfast.workers.pump import NAP_S
 
@@ -72,14 +72,31 @@ def test_what_is_made_up_for_is_made_at_once_and_other_work_is_sent_in_between(h
     w = hf.worker(["default"], concurrency=1)
     clock.advance(86_400)
     monkeypatch.setattr(rounds, "ROUND_S", 0.0)  # each round has one commit
-    counts = []
-    with listening("pump.sending", lambda: counts.append(made.record().fires)):
-        for _ in range(20):
-            w.pump._hope = True
-            w.pump.cycle()
+    assert w.pump.cycle()
+    assert made.record().fires == 100
+    job = note.enqueue()
+    assert w.pump.cycle()
+    assert (job.refresh().status is not JobStatus.QUEUED, made.record().fires) == (True, 200)
+    for _ in range(20):
+        w.pump.cycle()
     assert made.record().fires == 1440
-    assert counts[:3] == [0, 100, 200]
     w.slots.close()
+
+
+def test_a_worker_on_its_way_out_fires_nothing_and_the_next_one_does(hf, clock, note):
+    made = hf.schedule("s", note, every=60, overlap="allow", queue="elsewhere")
+    w = hf.worker(["default"], concurrency=1)
+    drive(w)
+    w.pump.look()
+    w.pump.drain(30)
+    clock.advance(60)
+    drive(w)
+    assert made.record().fires == 0
+    w.slots.close()
+    following = hf.worker(["default"], concurrency=1)
+    drive(following)
+    assert made.record().fires == 1
+    following.slots.close()
 
 
 def test_a_worker_without_schedules_wakes_for_none(hf, clock, note):

@@ -152,6 +152,30 @@ def test_a_slow_receiver_does_not_hold_up_a_job(hf, double):
             assert worker.join(LONG)
 
 
+def test_a_job_that_takes_long_does_not_hold_up_a_delivery(url):
+    goes_on, started = threading.Event(), threading.Event()
+    with Receiver() as receiver, Holdfast(url, webhook_allow=[LOOPBACK]) as hf:
+
+        @hf.task(name="long")
+        def long(n: int) -> None:
+            if n:
+                started.set()
+                assert goes_on.wait(LONG)
+
+        hf.webhook(receiver.url)
+        long.enqueue_many([(0,), (1,)])
+        worker = hf.worker(concurrency=1)
+        worker.start()
+        try:
+            assert started.wait(LONG)
+            receiver.wait(1)  # while the only slot is taken
+            assert not goes_on.is_set()
+        finally:
+            goes_on.set()
+            worker.drain()
+            assert worker.join(LONG)
+
+
 def test_no_more_are_on_their_way_than_there_are_hands(hf, double, monkeypatch):
     monkeypatch.setattr(couriers, "HANDS", 3)
     door = Door()
@@ -329,11 +353,12 @@ def test_a_store_that_is_busy_for_a_moment_loses_no_delivery(hf, double, monkeyp
     assert len(hook.deliveries(status="DELIVERED")) == 1
 
 
-def test_what_could_not_be_recorded_is_sent_again_when_the_claim_has_lapsed(hf, double, clock):
+@pytest.mark.parametrize("problem", [StoreBusy("busy"), ZeroDivisionError("a bug of ours")], ids=["store", "bug"])
+def test_what_could_not_be_recorded_is_sent_again_when_the_claim_has_lapsed(hf, double, clock, problem):
     def break_once():
         if not broken:
             broken.append(True)
-            raise StoreBusy("busy")
+            raise problem
 
     broken = []
     with Receiver() as receiver:

@@ -7,23 +7,26 @@ all the same, as it would be if its answer had been lost. Waiting for a job's en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from holdfast.app.artifacts import Artifact
 from holdfast.app.decisions import Decision
+from holdfast.app.groups import Group, GroupOptions, Member, Mode
 from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Awaited, ended_or_late, job_look
 from holdfast.app.options import Changes, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
+from holdfast.app.reservations import TTL_S, Reservation
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target
-from holdfast.app.tasks import Task
+from holdfast.app.tasks import Call, Task
 from holdfast.app.templates import Template
+from holdfast.app.waiting import Patience, Wait
 from holdfast.app.webhooks import Webhook, WebhookEdits, WebhookOptions
 from holdfast.engine.lines import PAUSE_S, pages, source_of
-from holdfast.model.commands import NewJob
+from holdfast.model.groups import GroupStatus
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Job as Record
 from holdfast.model.jobs import JobStatus, Run
@@ -139,9 +142,68 @@ class AioTask(Generic[P, R]):
         """Create a job. It is durable when this returns."""
         return await asyncio.to_thread(self._task.enqueue, *args, **kwargs)
 
-    async def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any] | NewJob]) -> list[Job[R]]:
+    async def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """Create many jobs."""
         return await asyncio.to_thread(self._task.enqueue_many, list(calls))
+
+    async def direct(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the task now, in this process, alone on its queue.
+
+        Cancelled while it waits for the queue, it waits no longer; a handler that has begun goes on to its end.
+        """
+        from holdfast.app.direct import run_directly  # noqa: PLC0415 - programs that only enqueue do not pay for it
+
+        patience = Patience(self._task.chosen.wait)
+        try:
+            return await asyncio.to_thread(run_directly, self._task, args, kwargs, patience)
+        except asyncio.CancelledError:
+            patience.give_up()
+            raise
+
+
+class AioReservation:
+    """A queue that is held, awaited."""
+
+    def __init__(self, reservation: Reservation) -> None:
+        self._reservation = reservation
+
+    async def wait_idle(self, wait: Wait = None) -> None:
+        """Wait until no job of the queue runs any more."""
+        await asyncio.to_thread(self._reservation.wait_idle, wait)
+
+    async def renew(self) -> None:
+        """Hold it for its ttl from now on."""
+        await asyncio.to_thread(self._reservation.renew)
+
+    async def release(self) -> None:
+        """Give the queue back."""
+        await asyncio.to_thread(self._reservation.release)
+
+
+class AioReserve:
+    """What `async with hf.aio.reserve(…)` enters and leaves."""
+
+    def __init__(self, make: Callable[[], Reservation]) -> None:
+        self._make = make
+        self._reservation: Reservation | None = None
+
+    async def __aenter__(self) -> Reservation:
+        """Wait for the queue and hold it."""
+        reservation = self._reservation = await asyncio.to_thread(self._make)
+        try:
+            await asyncio.to_thread(reservation.acquire)
+        except BaseException:
+            # Not awaited: a thread may just be taking it, and gives it back as soon as it has it.
+            asyncio.get_running_loop().run_in_executor(None, reservation.release)
+            raise
+        reservation.go_inside()
+        return reservation
+
+    async def __aexit__(self, *error: object) -> None:
+        """Give the queue back."""
+        assert self._reservation is not None
+        self._reservation.go_outside()
+        await asyncio.to_thread(self._reservation.release)
 
 
 class AioQueue:
@@ -329,6 +391,12 @@ class AioHoldfast:
         """Give an awaitable handle on a queue."""
         return AioQueue(self._app.queue(name))
 
+    def reserve(
+        self, queue: str, *, wait: Wait = None, by: str | None = None, ttl: float | timedelta = TTL_S
+    ) -> AioReserve:
+        """Hold a queue inside an `async with` block."""
+        return AioReserve(lambda: self._app.reserve(queue, wait=wait, by=by, ttl=ttl))
+
     async def job(self, job_id: str) -> Job[Any]:
         """Give a handle on the job of that id."""
         return await asyncio.to_thread(self._app.job, job_id)
@@ -371,6 +439,28 @@ class AioHoldfast:
     ) -> Sequence[Decision]:
         """List questions that workflows asked, oldest first."""
         return await asyncio.to_thread(self._app.decisions, open=open, instance=instance, limit=limit)
+
+    async def group(
+        self, members: Iterable[Member], *, mode: Mode = "sequential", **options: Unpack[GroupOptions]
+    ) -> Group[Any]:
+        """Make a group of jobs."""
+        return await asyncio.to_thread(lambda: self._app.group(members, mode=mode, **options))
+
+    async def chain(self, *jobs: Member, **options: Unpack[GroupOptions]) -> Group[Any]:
+        """Make jobs that run one after another."""
+        return await asyncio.to_thread(lambda: self._app.chain(*jobs, **options))
+
+    async def fan_out(self, task: Task[..., R], calls: Iterable[Call], **options: Unpack[GroupOptions]) -> Group[R]:
+        """Make a job for each call, side by side."""
+        return await asyncio.to_thread(lambda: self._app.fan_out(task, calls, **options))
+
+    async def find_group(self, group_id: str) -> Group[Any]:
+        """Give a handle on the group of that id."""
+        return await asyncio.to_thread(self._app.find_group, group_id)
+
+    async def groups(self, *, status: GroupStatus | str | None = None, limit: int = 50) -> Sequence[Group[Any]]:
+        """List groups, newest first."""
+        return await asyncio.to_thread(self._app.groups, status=status, limit=limit)
 
     async def schedule(self, name: str, target: Target, **options: Unpack[ScheduleOptions]) -> Schedule:
         """Make the schedule of that name, or give it this content."""

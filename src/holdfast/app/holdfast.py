@@ -7,32 +7,39 @@ decorator (`registering`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from holdfast.app import decisions, instances, schedules, templates, webhooks
+from holdfast.app import decisions, groups, instances, reservations, schedules, templates, webhooks
 from holdfast.app.decisions import Decision
+from holdfast.app.groups import Group, GroupOptions, Member, Mode
 from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
 from holdfast.app.options import TaskOptions
 from holdfast.app.queues import Dispatch, Queue
+from holdfast.app.reservations import TTL_S, Reservation
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target, report_undeclared, synchronise
-from holdfast.app.tasks import Task
+from holdfast.app.tasks import Call, Task
 from holdfast.app.templates import Template
+from holdfast.app.waiting import Wait
 from holdfast.app.webhooks import Webhook, WebhookOptions
 from holdfast.app.workflows import HasWorkflows
 from holdfast.clock import Clock
 from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound
-from holdfast.model.commands import Retention
+from holdfast.model.commands import Prune, Retention
+from holdfast.model.groups import GroupStatus
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.schedules import Schedule as ScheduleRecord
+from holdfast.model.shapes import misfit
 from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.webhooks import Webhook as WebhookRecord
 from holdfast.model.workers import WorkerInfo
 from holdfast.rules.addresses import parse_networks
+from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
     from holdfast.app.aio import AioHoldfast
     from holdfast.app.lifespan import Lifespan
     from holdfast.workers.worker import Worker
+
+R = TypeVar("R")
 
 
 class Holdfast(HasWorkflows):
@@ -63,7 +72,7 @@ class Holdfast(HasWorkflows):
         retention: Retention | None = None,
         webhook_allow: Sequence[str] = (),
     ) -> None:
-        """Name the store; it is opened when it is first needed. Raises InvalidValue for a URL that is none.
+        """Name the store; it is opened when it is first needed. Raises InvalidValue for what is no URL or no retention.
 
         With `durability="relaxed"`, where the store has it, an answer may leave up to 10 ms before it is on the disk.
         Webhooks go to public addresses, and to the networks of `webhook_allow`, such as `10.0.0.0/8`.
@@ -71,7 +80,7 @@ class Holdfast(HasWorkflows):
         if durability != "sync":
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
         super().__init__(url, namespace=namespace, clock=clock)
-        self.retention = retention or Retention()
+        self.retention = _checked(retention or Retention())
         #: Networks that are not public and may be told of ended runs all the same.
         self.webhook_allow = _networks(webhook_allow)
         self._lookout: Lookout | None = None
@@ -144,7 +153,11 @@ class Holdfast(HasWorkflows):
         Takes jobs of the given queues, by default of those that its tasks name. A first signal lets handlers end for
         up to 30 s, a second one releases them at once.
         """
-        self.worker(queues, concurrency, until_idle=until_idle).run()
+        try:
+            self.worker(queues, concurrency, until_idle=until_idle).run()
+        finally:
+            # A handler that was left behind must not keep a queue for as long as this process lives.
+            self.held.release(of_handlers=True)
 
     # --- jobs and queues ----------------------------------------------------------------------------------------------
 
@@ -186,6 +199,67 @@ class Holdfast(HasWorkflows):
     def queue(self, name: str) -> Queue:
         """Give a handle on a queue. Raises InvalidValue for what is no name."""
         return Queue(self, name)
+
+    def reserve(
+        self, queue: str, *, wait: Wait = None, by: str | None = None, ttl: float | timedelta = TTL_S
+    ) -> Reservation:
+        """Hold a queue inside a `with` block: nothing of it is dispatched, what runs goes on.
+
+        Renewed by itself at a third of `ttl` (seconds), which is how long a holder that dies blocks others at most.
+        Waits for it without limit, for `wait` seconds, or with 0 not at all. `by` tells others who holds it.
+
+        >>> with hf.reserve("mail", by="the nightly import") as held:  # doctest: +SKIP
+        ...     held.wait_idle()
+
+        Raises InvalidValue. Entering it raises ReservationConflict (`wait=0`) or ReservationTimeout.
+        """
+        return reservations.reserve(self, queue, wait, by, ttl)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def group(
+        self, members: Iterable[Member], *, mode: Mode = "sequential", **options: Unpack[GroupOptions]
+    ) -> Group[Any]:
+        """Make a group of jobs, all or none: what `task.job(…)` builds, and handles of jobs that wait.
+
+        >>> hf.group([fetch.job(1), merge.job()], on_failure="stop", then=report.job())  # doctest: +SKIP
+
+        Raises InvalidOperation for a job that does not wait or belongs to a group already.
+        """
+        return groups.make(self, members, mode, options)
+
+    def chain(self, *jobs: Member, **options: Unpack[GroupOptions]) -> Group[Any]:
+        """Make jobs that run one after another; by default the rest is skipped when one has failed for good.
+
+        >>> hf.chain(fetch.job(1), merge.job(), send.job("a@example.com"))  # doctest: +SKIP
+        """
+        return groups.make(self, jobs, "sequential", options)
+
+    def fan_out(self, task: Task[..., R], calls: Iterable[Call], **options: Unpack[GroupOptions]) -> Group[R]:
+        """Make a job of the task for each call, side by side; by default the others go on when one has failed.
+
+        A call is a tuple of arguments, a mapping of names, or what `task.job(…)` built.
+
+        >>> hf.fan_out(resize, [(path,) for path in paths], then=publish.job())  # doctest: +SKIP
+        """
+        jobs = [task.job_of(call) for call in calls]
+        return groups.make(self, jobs, "concurrent", options, on_failure="continue")
+
+    def find_group(self, group_id: str) -> Group[Any]:
+        """Give a handle on the group of that id. Raises GroupNotFound."""
+        handle: Group[Any] = Group(self, group_id)
+        handle.refresh()
+        return handle
+
+    def groups(self, *, status: GroupStatus | str | None = None, limit: int = 50) -> Sequence[Group[Any]]:
+        """List groups, newest first. Raises InvalidValue for a status that is none, or a limit below 1."""
+        return groups.find(self, status, limit)
+
+    @property
+    def current_group(self) -> Group[Any] | None:
+        """Inside a handler: the group its job is a member of, or that has called it back; None if there is none."""
+        group_id = self.current.job.group_id
+        return None if group_id is None else Group(self, group_id)
 
     # --- workflows ----------------------------------------------------------------------------------------------------
 
@@ -309,6 +383,18 @@ def _networks(texts: Sequence[str]) -> tuple[str, ...]:
         raise InvalidValue(message, hint=f"Write [{texts!r:.80}].", field="webhook_allow")
     parse_networks(texts)
     return tuple(texts)
+
+
+def _checked(retention: Retention) -> Retention:
+    """Give it, if it is one. Raises InvalidValue: a worker would find out only when it first looks for what is old."""
+    sweep = Prune(retention=retention)
+    field = misfit(sweep)
+    if field is not None:
+        raise InvalidValue(f"retention: {field} is not of the type this field takes.", field=field)
+    refusal = problem_with(sweep)
+    if refusal is not None:
+        raise refusal.error()
+    return retention
 
 
 def _status(name: str) -> JobStatus:

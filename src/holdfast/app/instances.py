@@ -16,8 +16,8 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.flowreasons import instance_reason
 from holdfast.errors import InvalidValue, WorkflowNotFound
 from holdfast.flows.calls import demand_signal_name
-from holdfast.flows.contents import events_of, text_of
 from holdfast.flows.face import encoded
+from holdfast.flows.provider.contents import events_of, text_of
 from holdfast.flows.workflows import demand_outside
 from holdfast.model.flowcommands import NewMessage, TellInstance
 from holdfast.model.history import Event

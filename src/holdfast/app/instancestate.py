@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidArguments, WorkflowNotFound
-from holdfast.flows.contents import text_of
 from holdfast.flows.matching import nondeterminism_of
+from holdfast.flows.provider.contents import text_of
 from holdfast.model.details import CORRUPT, NONDETERMINISM
 from holdfast.model.instances import OVER, Instance, InstanceStatus, Turn
 from holdfast.model.reasons import blockage_of

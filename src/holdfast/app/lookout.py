@@ -1,4 +1,4 @@
-"""Waiting for the end of jobs and instances: one look for all who wait, and one thread for all who await.
+"""Waiting for the end of jobs, groups and instances: one look for all who wait, and one thread for all who await.
 
 Whoever blocks waits on the store itself. Whoever awaits gets a future from the lookout: its thread sleeps until the
 store has something new, looks after all that is awaited in one view, and ends when nobody has awaited for a while. A

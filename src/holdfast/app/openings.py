@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from holdfast.app.reservations import Held
 from holdfast.clock import Clock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
@@ -37,6 +38,8 @@ class OpensStore:
         self._pid = 0
         #: Used instead of its own, while one is lent.
         self._lent: Engine | None = None
+        #: The queues it has reserved in this process.
+        self.held = Held()
         _applications.add(self)
 
     def _prepare(self, engine: Engine) -> None:
@@ -76,9 +79,13 @@ class OpensStore:
         return self
 
     def close(self) -> None:
-        """Close the store; the next call that needs it opens it again. A lent engine is left to who lent it."""
+        """Give back the queues it has reserved and close the store; the next call that needs it opens it again.
+
+        A lent engine is left to who lent it.
+        """
         if self._lent is not None:
             return
+        self.held.release()
         with self._lock:
             engine, self._engine = self._engine, None
             if engine is not None and self._pid == os.getpid():
@@ -120,8 +127,12 @@ _applications: weakref.WeakSet[OpensStore] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    """Give applications a lock of their own: whoever held the parent's is not here to open it."""
+    """Give applications a lock of their own: whoever held the parent's is not here to open it.
+
+    What is reserved is the parent's, too.
+    """
     for app in list(_applications):
+        app.held = Held()
         app._lock = threading.RLock()  # noqa: SLF001 - the fork concerns this module, not the class's users
 
 

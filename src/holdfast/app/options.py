@@ -88,6 +88,8 @@ class Options(TaskOptions, total=False):
     key: str
     #: An open transaction of the same database, which the job becomes part of (`sqlite:` only).
     connection: Connection
+    #: How long `.direct(…)` waits for its queue: None without limit, 0 not at all.
+    wait: Seconds | None
     #: Of a call from a workflow: how long all attempts together may take.
     total_timeout: Seconds
     #: Of a call from a workflow: all calls of one session go to the same worker.
@@ -118,6 +120,8 @@ class Chosen(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
     #: The caller's transaction to write in; none of a job's fields.
     connection: Any = None
+    #: Seconds a direct execution waits for its queue; None without limit.
+    wait: Any = None
     #: Of calls from workflows alone.
     total_timeout_s: float | None = None
     session: str | None = None
@@ -127,6 +131,7 @@ class Chosen(msgspec.Struct, frozen=True):
         added = chosen_fields(options, kind)
         return Chosen(
             connection=added.pop("connection", self.connection),
+            wait=added.pop("wait", self.wait),
             total_timeout_s=added.pop("total_timeout_s", self.total_timeout_s),
             session=added.pop("session", self.session),
             fields={**self.fields, **added},

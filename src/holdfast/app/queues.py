@@ -13,6 +13,7 @@ from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue as Settings
 from holdfast.model.records import pair
+from holdfast.model.retention import Retention
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,6 +33,8 @@ class Limits(TypedDict, total=False):
     rate_scope: Literal["queue", "key"]
     #: Waiting that is worth one step of priority.
     aging: Seconds | None
+    #: How its ended jobs are kept; None as the store keeps them.
+    retention: Retention | None
 
 
 class Queue:
@@ -55,9 +58,12 @@ class Queue:
         return found or Settings(self._app.namespace, self.name)
 
     def set(self, **limits: Unpack[Limits]) -> None:
-        """Change its limits. What runs goes on, even beyond a new one. Raises InvalidValue, InvalidArguments.
+        """Change its limits, and how its ended jobs are kept. What runs goes on, even beyond a new limit.
+
+        Raises InvalidValue, InvalidArguments.
 
         >>> hf.queue("mail").set(max_running=4, rate=(100, 60), aging=300)  # doctest: +SKIP
+        >>> hf.queue("mail").set(retention=Retention(done_s=3600, failed_max=1000))  # doctest: +SKIP
         """
         self._app.engine.ask(SetQueue(queue=self.name, namespace=self._app.namespace, changes=_changes(limits)))
 

@@ -36,7 +36,7 @@ from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.times import Timestamp
 from holdfast.rules.cron import parse_cron
 from holdfast.rules.fires import parse_zone, time_in
-from holdfast.rules.firing import backfill_times
+from holdfast.rules.firing import backfill_size
 from holdfast.rules.timetable import Preview, preview
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Schedule:
         """Count the nominal times that a backfill would deal with."""
         record = self.record()
         since, until = (time_in(when, record.timezone, "start, end") for when in (start, end))
-        return len(backfill_times(record, since, until))
+        return backfill_size(record, since, until)
 
     def update(self, *, version: int | None = None, **options: Unpack[ScheduleOptions]) -> None:
         """Change what is named. Raises VersionConflict if a `version` is given that is no longer the present one."""

@@ -10,6 +10,7 @@ from holdfast.app.activities import activity_of
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.jobs import Job
 from holdfast.app.options import Chosen, Options
+from holdfast.app.waiting import Patience
 from holdfast.errors import InvalidArguments, InvalidOperation
 from holdfast.flows.calls import current
 from holdfast.model.commands import Enqueue, NewJob
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: What one of many calls may be: arguments by place or by name, or what `job` built.
+Call = tuple[Any, ...] | Mapping[str, Any] | NewJob
 #: Jobs one command takes.
 MANY = 1000
 
@@ -64,6 +67,11 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         """Show the name."""
         return f"<Task {self.name}>"
+
+    @property
+    def app(self) -> Holdfast:
+        """The application it belongs to."""
+        return self._app
 
     @property
     def chosen(self) -> Chosen:
@@ -120,12 +128,13 @@ class Task(Generic[P, R]):
         """
         return self._submit([self._new_job(args, kwargs)])[0]
 
-    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any] | NewJob]) -> list[Job[R]]:
+    def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """Create many jobs, each thousand all or none: tuples of arguments, mappings of names, or what `job` built."""
-        jobs = [self._one(call) for call in calls]
+        jobs = [self.job_of(call) for call in calls]
         return [job for at in range(0, len(jobs), MANY) for job in self._submit(jobs[at : at + MANY])]
 
-    def _one(self, call: tuple[Any, ...] | Mapping[str, Any] | NewJob) -> NewJob:
+    def job_of(self, call: Call) -> NewJob:
+        """Build a job of a tuple of arguments, a mapping of names, or of what `job` built."""
         if isinstance(call, NewJob):
             if call.job_type != self.name:
                 raise InvalidArguments(
@@ -133,7 +142,14 @@ class Task(Generic[P, R]):
                     hint="Enqueue it with its own task.",
                 )
             return call
-        return self._new_job((), call) if isinstance(call, Mapping) else self._new_job(call, {})
+        if isinstance(call, Mapping):
+            return self._new_job((), call)
+        if not isinstance(call, tuple):
+            raise InvalidArguments(
+                f"{self.name}: {call!r:.80} is neither a tuple of arguments nor a mapping. Nothing was stored.",
+                hint="Write a single argument as a tuple of one: (argument,).",
+            )
+        return self._new_job(call, {})
 
     def _submit(self, jobs: list[NewJob]) -> list[Job[R]]:
         engine, connection = self._app.engine, self._chosen.connection
@@ -141,6 +157,21 @@ class Task(Generic[P, R]):
         outcome = engine.ask(command) if connection is None else engine.ask_within(connection, command)
         assert isinstance(outcome, Enqueued)
         return [Job(self._app, done.job_id, self._codec, created=done.created) for done in outcome.jobs]
+
+    def direct(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the task now, in this process, alone on its queue; give what it returned, or raise what it raised.
+
+        What runs on the queue is waited for, for as long as `options(wait=…)` says: by default without limit. The
+        job is kept as any other, with its run, lines and result, but it is tried once.
+
+        >>> send.options(wait=5).direct("a@example.com", subject="now")  # doctest: +SKIP
+
+        Raises ReservationConflict (`wait=0`) or ReservationTimeout if the queue is not free in time; JobFailed if the
+        task asked to be called again or ran too long; JobCancelled, JobDead.
+        """
+        from holdfast.app.direct import run_directly  # noqa: PLC0415 - programs that only enqueue do not pay for it
+
+        return run_directly(self, args, kwargs, Patience(self._chosen.wait))
 
     # --- from a workflow --------------------------------------------------------------------------------------------
 

@@ -55,6 +55,19 @@ def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001
         _print("store", run(Path(place), jobs=jobs, full=full))
 
 
+@bench.command(name="dir")
+@_dir
+@click.option("--commits", type=click.IntRange(min=10), default=200, show_default=True, help="Commits of each kind.")
+@click.option("--full", is_flag=True, help="Also with 100,000 files. Takes a minute or two.")
+def dir_(directory: str | None, commits: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
+    """Measure commits, opening, memory and leasing of `dir:`, with the floors its format promises."""
+    from holdfast.testing.bench.dir import run  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        sizes = (1_000, 10_000, 100_000) if full else (1_000, 10_000)
+        _print(f"dir   {filesystem_kind(place)}", run(Path(place), commits=commits, sizes=sizes))
+
+
 @bench.command()
 @_dir
 @click.option(

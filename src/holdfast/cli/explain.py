@@ -75,6 +75,9 @@ def _chain(view: View, job: Job, reason: Reason) -> list[tuple[str, Job]]:
     if reason.code == "behind" and reason.holder is not None:
         ahead = view.get(Job, reason.holder)
         found += [("first in line", ahead)] if ahead is not None else []
+    if reason.code == "group_wait" and reason.holder is not None:
+        turn = view.get(Job, reason.holder)
+        found += [("before it", turn)] if turn is not None else []
     before = job
     for _ in range(LINKS):
         earlier = None if before.retry_of is None else view.get(Job, before.retry_of)

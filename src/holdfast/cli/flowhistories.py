@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.app.instancestate import InstanceState, state_of
 from holdfast.errors import NotFound
-from holdfast.flows.contents import events_of, text_of
 from holdfast.flows.exporting import HistoryFile, file_of
+from holdfast.flows.provider.contents import events_of, text_of
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution, execution_key
 from holdfast.stores.beside.protocol import Blobs

@@ -6,9 +6,21 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from holdfast.cli.reservationrows import active
 from holdfast.cli.target import Target
-from holdfast.errors import AmbiguousId, InvalidValue, JobNotFound, NotFound, ScheduleNotFound, TemplateNotFound
+from holdfast.errors import (
+    AmbiguousId,
+    GroupNotFound,
+    InvalidValue,
+    JobNotFound,
+    NotFound,
+    ReservationNotFound,
+    ScheduleNotFound,
+    TemplateNotFound,
+)
+from holdfast.model.groups import Group
 from holdfast.model.jobs import Job
+from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.stores.protocol import View
@@ -55,6 +67,46 @@ def find_all(view: View, target: Target, words: Iterable[str]) -> list[Job]:
     """Find each of these jobs, before anything is done to one of them."""
     jobs = {job.job_id: job for job in (find(view, target, word) for word in words)}
     return list(jobs.values())
+
+
+def find_group(view: View, target: Target, word: str) -> Group:
+    """Find the group of that id, or the only one whose id begins so. Raises GroupNotFound or AmbiguousId."""
+    if not word:
+        raise InvalidValue("an id must not be empty.", field="id")
+    group = view.get(Group, word)
+    if group is None:
+        found = view.ids_with_prefix(word, CANDIDATES + 1, Group)
+        if len(found) > 1:
+            raise _ambiguous(word, found)
+        group = view.get(Group, found[0]) if found else None
+    if group is None or target.namespace not in (None, group.namespace):
+        where = "" if target.namespace is None else f" in namespace {target.namespace!r}"
+        raise GroupNotFound(
+            f"there is no group {word}{where}. Nothing was changed.", hint="See `holdfast groups ls`.", group_id=word
+        )
+    return group
+
+
+def find_reservation(view: View, target: Target, word: str) -> Reservation:
+    """Find the reservation of that id, or the only one not ended whose id begins so.
+
+    Raises ReservationNotFound or AmbiguousId.
+    """
+    if not word:
+        raise InvalidValue("an id must not be empty.", field="id")
+    held = view.get(Reservation, word)
+    if held is None:
+        found = [one for one in active(view) if one.reservation_id.startswith(word)]
+        if len(found) > 1:
+            raise _ambiguous(word, [one.reservation_id for one in found])
+        held = found[0] if found else None
+    if held is None or target.namespace not in (None, held.namespace):
+        raise ReservationNotFound(
+            f"there is no reservation {word}. Nothing was changed.",
+            hint="See `holdfast reservations ls --all`.",
+            reservation_id=word,
+        )
+    return held
 
 
 def find_named(view: View, target: Target, kind: type[N], word: str) -> N:

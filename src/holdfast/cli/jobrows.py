@@ -141,6 +141,7 @@ def _fields(known: Known, now: Timestamp, screen: Screen) -> list[str]:
         "timeout": None if job.timeout_s is None else f"{job.timeout_s:g} s",
         "key": job.key and f"{job.key} (in its {job.key_scope}, {job.key_hold})",
         "limit key": job.limit_key and f"{job.limit_key} ({job.key_limit} at a time)",
+        "group": _group(job),
         "retry of": job.retry_of,
         "tags": job.tags and ", ".join(f"{name}={value}" for name, value in sorted(job.tags.items())),
         "worker": job.worker_id,
@@ -158,6 +159,13 @@ def _fields(known: Known, now: Timestamp, screen: Screen) -> list[str]:
             for title, text in said
         ]
     return [f"{screen.faint(title.ljust(titles))}  {text}" for title, text in said]
+
+
+def _group(job: Job) -> str | None:
+    if job.group_id is None:
+        return None
+    number = job.sequence_number
+    return f"{job.group_id}, called back by it" if number is None else f"{job.group_id}, number {number + 1}"
 
 
 def _attempts(job: Job) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.cli import jobrows
 from holdfast.cli.changing import actor, dry_run_option, reason_option, send
 from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.reservationrows import active
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe
@@ -22,7 +23,10 @@ from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import JobStatus
-from holdfast.model.records import Queue
+from holdfast.model.records import Queue, pair
+from holdfast.model.reservations import Reservation
+from holdfast.model.retention import Retention
+from holdfast.rules.reservations import holds
 from holdfast.stores.protocol import Store, View
 
 #: Jobs at the head of a queue that `show` lists.
@@ -41,14 +45,23 @@ class QueueRow(msgspec.Struct, frozen=True):
     rate_period_s: float | None
     rate_scope: str
     aging_s: float | None
+    #: How its ended jobs are kept; None as the store keeps them.
+    retention: Retention | None
     #: Status → how many jobs; each status is there.
     counts: dict[str, int]
+    #: Who keeps it to himself, and the job that runs alone there.
+    reservation: Reservation | None
+    direct: str | None
 
 
 def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
     """Give every queue that has settings or jobs, of one namespace or of all."""
     settings = {(queue.namespace, queue.name): queue for queue in view.all(Queue)}
     counted: dict[tuple[str, str], dict[str, int]] = {name: {} for name in settings}
+    at = now()
+    reserved = {(held.namespace, held.queue): held for held in active(view) if holds(held, at)}
+    for place in reserved:
+        counted.setdefault(place, {})
     for count in view.counts():
         counted.setdefault((count.namespace, count.queue), {})[count.status.value] = count.count
     rows = []
@@ -57,8 +70,9 @@ def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
             continue
         queue = settings.get((space, name)) or Queue(space, name)
         every = {status.value: counts.get(status.value, 0) for status in JobStatus}
-        known = {field: getattr(queue, field) for field in QueueRow.__struct_fields__ if field != "counts"}
-        rows.append(QueueRow(**known, counts=every))
+        known = {field: getattr(queue, field) for field in QueueRow.__struct_fields__ if hasattr(queue, field)}
+        held = reserved.get((space, name))
+        rows.append(QueueRow(**known, counts=every, reservation=held, direct=view.direct(space, name)))
     return rows
 
 
@@ -74,10 +88,20 @@ def queue_table(rows: list[QueueRow], screen: Screen) -> list[str]:
 
 def _row(row: QueueRow, screen: Screen) -> list[str]:
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
-    state = "open" if not row.paused else f"paused: {row.pause_reason}" if row.pause_reason else "paused"
-    state = ", ".join((state, *_limits(row)))
-    mark = (HELD if row.paused else READY).glyph if screen.unicode else (HELD if row.paused else READY).ascii
+    held = list(_held(row))
+    state = ", ".join((*(held or ["open"]), *_limits(row)))
+    mark = (HELD if held else READY).glyph if screen.unicode else (HELD if held else READY).ascii
     return [safe(name), *(str(row.counts[status.value]) for status in JobStatus), f"{mark} {safe(state)}"]
+
+
+def _held(row: QueueRow) -> Iterator[str]:
+    """Say what keeps a queue from being leased from."""
+    if row.paused:
+        yield f"paused: {row.pause_reason}" if row.pause_reason else "paused"
+    if row.reservation is not None:
+        yield f"reserved by {row.reservation.reserved_by} until {row.reservation.expires_at}"
+    elif row.direct is not None:
+        yield f"job {row.direct} runs directly"
 
 
 def _limits(row: QueueRow) -> Iterator[str]:
@@ -88,6 +112,19 @@ def _limits(row: QueueRow) -> Iterator[str]:
         yield f"{row.rate_count} in {row.rate_period_s:g} s{' for each key' if row.rate_scope == 'key' else ''}"
     if row.aging_s is not None:
         yield f"ages in {row.aging_s:g} s"
+    if row.retention is not None:
+        yield from _kept(row.retention)
+
+
+def _kept(retention: Retention) -> Iterator[str]:
+    """Say how long and how many of its ended jobs a queue keeps."""
+    for what, seconds, most in (
+        ("done", retention.done_s, retention.done_max),
+        ("failed", retention.failed_s, retention.failed_max),
+    ):
+        parts = ([] if most is None else [f"{most}"]) + ([] if seconds is None else [f"for {seconds:g} s"])
+        if parts:
+            yield f"keeps {what} jobs: {' '.join(parts)}"
 
 
 @click.group()
@@ -178,10 +215,7 @@ def limit(
     *, name: str, max_running: Any, rate: Any, rate_scope: Literal["queue", "key"] | None, aging: Any, dry_run: bool
 ) -> None:
     """Set limits of a queue, or with `none` take them away; what is not named stays, and what runs goes on."""
-    typed = {"max_running": max_running, "rate": rate, "rate_scope": rate_scope, "aging_s": aging}
-    given: dict[str, Any] = {
-        field: None if value == OrNone.WORD else value for field, value in typed.items() if value is not None
-    }
+    given = _given(max_running=max_running, rate=rate, rate_scope=rate_scope, aging_s=aging)
     if "rate" in given:
         given["rate_count"], given["rate_period_s"] = given.pop("rate") or (None, None)
     changes = QueueChanges(**given)
@@ -190,6 +224,39 @@ def limit(
         f"queue {safe(name)} has new limits",
         dry_run=dry_run,
     )
+
+
+@queues.command()
+@click.argument("name")
+@click.option("--done", "done_s", type=OrNone(Duration()), help="How long COMPLETED and CANCELLED jobs stay, as 7d.")
+@click.option("--failed", "failed_s", type=OrNone(Duration()), help="How long FAILED and DEAD jobs stay, as 30d.")
+@click.option("--done-max", type=OrNone(click.INT), help="How many COMPLETED and CANCELLED jobs stay, the newest.")
+@click.option("--failed-max", type=OrNone(click.INT), help="How many FAILED and DEAD jobs stay, the newest.")
+@dry_run_option
+@store_options
+def keep(*, name: str, dry_run: bool, **kept: Any) -> None:
+    """Say how long, and how many of, a queue's ended jobs stay; with `none` as the store keeps them.
+
+    What is not named stays as it is. Workers remove the rest.
+    """
+    given = _given(**kept)
+    place = target()
+    with place.look() as view:
+        queue = view.get(Queue, pair(place.name, name)) or Queue(place.name, name)
+    retention: Retention | None = msgspec.structs.replace(queue.retention or Retention(), **given)
+    if retention == Retention():
+        retention = None
+    changes = QueueChanges(retention=retention) if given else QueueChanges()
+    send(
+        SetQueue(queue=name, namespace=place.name, changes=changes, actor=actor()),
+        f"queue {safe(name)} keeps its jobs so",
+        dry_run=dry_run,
+    )
+
+
+def _given(**typed: Any) -> dict[str, Any]:
+    """Give the settings that were named; `none` takes one away."""
+    return {field: None if value == OrNone.WORD else value for field, value in typed.items() if value is not None}
 
 
 @queues.command()

@@ -19,7 +19,7 @@ from holdfast.model.times import Timestamp
 from holdfast.model.workers import Progress, WorkerState
 from holdfast.rules.explain import COUNTED
 from holdfast.stores.opening import parse_url
-from holdfast.stores.protocol import Durability, Store, View
+from holdfast.stores.protocol import Durability, HandMade, Store, View
 
 
 class Scene(NamedTuple):
@@ -39,6 +39,8 @@ class Scene(NamedTuple):
     #: Job id → what its run last said.
     progress: dict[str, Progress]
     staff: Sequence[Staff]
+    #: Files of a store that people may write to, which could not be used.
+    set_aside: int = 0
 
     def count(self, status: JobStatus) -> int:
         """Count the jobs of a status."""
@@ -71,6 +73,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         running=held,
         progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
         staff=staff(held, known),
+        set_aside=store.set_aside() if isinstance(store, HandMade) else 0,
     )
 
 
@@ -96,7 +99,9 @@ def scene_record(scene: Scene) -> Record:
         "running": scene.count(JobStatus.RUNNING),
         "counts": {status.value: scene.count(status) for status in JobStatus},
         "oldest_due": scene.oldest_due,
+        "reservations": [row.reservation for row in scene.queues if row.reservation is not None],
         "workers": scene.workers(),
+        "set_aside": scene.set_aside,
         "last_recovery": scene.recovery,
         "queues": [msgspec.structs.asdict(row) for row in scene.queues],
     }

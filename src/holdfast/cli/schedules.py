@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import click
@@ -32,10 +33,11 @@ from holdfast.model.ids import JobId
 from holdfast.model.payloads import NULL
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
 from holdfast.model.templates import Template
-from holdfast.model.times import Timestamp
+from holdfast.model.times import Timestamp, later
+from holdfast.rules.definitions import fault_in_itself
 from holdfast.rules.fires import time_in
-from holdfast.rules.firing import backfill_times
-from holdfast.rules.schedules import fault_in_itself
+from holdfast.rules.firing import backfill_size
+from holdfast.rules.timetable import nominal
 from holdfast.rules.timetable import preview as fires_to_come
 from holdfast.stores.protocol import Store, View
 
@@ -105,6 +107,11 @@ def _found(word: str) -> Schedule:
     place = target()
     with place.look() as view:
         return find_named(view, place, Schedule, word)
+
+
+def _until_the_next_start(schedule: Schedule) -> str:
+    """Say who has the last word."""
+    return ", until the application starts again: its code declares it" if schedule.source == "code" else ""
 
 
 def _template(word: str) -> str:
@@ -261,7 +268,7 @@ def update(
     command = UpdateSchedule(
         schedule_id=found.schedule_id, changes=ScheduleChanges(**fields), version=version, actor=actor()
     )
-    send(command, f"schedule {safe(name)} is changed", dry_run=dry_run)
+    send(command, f"schedule {safe(name)} is changed{_until_the_next_start(found)}", dry_run=dry_run)
 
 
 @schedules.command()
@@ -292,7 +299,7 @@ def backfill(*, name: str, since: str, until: str, backfill_id: str | None, yes:
     """Make the jobs of nominal times in [FROM, TO), oldest first; how many is told first."""
     found = _found(name)
     start, end = _moment("FROM", since, found.timezone), _moment("TO", until, found.timezone)
-    times = backfill_times(found, start, end)
+    times = list(islice(nominal(found, later(start, -1e-6)), backfill_size(found, start, end)))
     say(f"{len(times)} fires of {safe(name)} between {start} and {end}")
     chosen = new_id() if backfill_id is None else backfill_id
     if dry_run:
@@ -346,4 +353,4 @@ def rm(*, name: str, yes: bool, dry_run: bool) -> None:
     if not dry_run:
         confirm("Remove", [found.name], yes=yes, noun="schedule")
     command = DeleteSchedule(schedule_id=found.schedule_id, actor=actor())
-    send(command, f"schedule {safe(name)} is gone", dry_run=dry_run)
+    send(command, f"schedule {safe(name)} is gone{_until_the_next_start(found)}", dry_run=dry_run)

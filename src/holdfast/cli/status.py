@@ -46,6 +46,8 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "workers": staff or "none",
         "running": str(scene.count(JobStatus.RUNNING)),
         "waiting": f"{waiting}{_since(scene)}",
+        "reserved": ", ".join(row.name for row in scene.queues if row.reservation is not None),
+        "set aside": scene.set_aside and _quarantined(scene),
         "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),
         "feed": str(scene.seq),
         "clock": scene.at,
@@ -54,6 +56,7 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "dispatch": authority.dispatch_paused,
         "durability": scene.durability is Durability.RELAXED,
         "workers": not scene.workers()["ready"] and waiting > 0,
+        "set aside": True,
     }
     titles = max(map(len, shown))
     head = [
@@ -66,6 +69,11 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
 
 def _since(scene: Scene) -> str:
     return "" if scene.oldest_due is None else f", oldest due for {age(seconds_between(scene.oldest_due, scene.at))}"
+
+
+def _quarantined(scene: Scene) -> str:
+    files = f"{scene.set_aside} file{'s' * (scene.set_aside != 1)} that could not be used"
+    return f"{files}; see `holdfast store repair {scene.store}`"
 
 
 def _recovered(leases: int, when: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import click
 import msgspec
 
 from holdfast.cli.target import existing
+from holdfast.engine.orphans import plan_orphans
+from holdfast.errors import StoreDamaged
 from holdfast.stores import upkeep
 from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import Finding
@@ -60,10 +63,10 @@ def _show(findings: list[Finding], output: str) -> None:
 def repair(url: str, yes: bool, accept_snapshot: bool) -> None:  # noqa: FBT001 - flags of the command line
     """Keep the valid part of a damaged store; the original stays beside it as .bak.
 
-    Shows first what would be lost. Nothing is changed without --yes.
+    Runs without a job are written to a file beside it. Shows first what would be lost. Nothing is changed without
+    --yes.
     """
-    existing(url)
-    plan = upkeep.plan_repair(url, accept_snapshot=accept_snapshot)
+    plan = _plan(url, accept_snapshot=accept_snapshot)
     for line in plan.lines:
         click.echo(line)
     if not plan.is_needed:
@@ -73,6 +76,16 @@ def repair(url: str, yes: bool, accept_snapshot: bool) -> None:  # noqa: FBT001 
         sys.exit(1)
     for line in plan.apply():
         click.echo(line)
+
+
+def _plan(url: str, *, accept_snapshot: bool) -> upkeep.Plan:
+    """Find out what there is to repair: runs without their job where a database has some, else the log."""
+    if existing(url).scheme == "sqlite":
+        with suppress(StoreDamaged):  # then there is more to repair than that
+            orphans = plan_orphans(url)
+            if orphans.is_needed:
+                return orphans
+    return upkeep.plan_repair(url, accept_snapshot=accept_snapshot)
 
 
 @store.command()

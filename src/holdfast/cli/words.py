@@ -36,6 +36,7 @@ STUCK = Look("⚠", "!", *_WARN)
 RUNNING = Look("▶", ">", *_BUSY)
 COMPLETED = Look("✓", "+", *_GOOD)
 FAILED = Look("✕", "x", *_BAD)
+PARTIAL = Look("◐", "%", *_WARN)
 DEAD = Look("†", "X", *_BAD)
 CANCELLED = Look("⊘", "-", *_CALM)
 SKIPPED = Look("»", "/", *_CALM)
@@ -46,6 +47,7 @@ _BY_STATUS = {
     "RUNNING": RUNNING,
     "COMPLETED": COMPLETED,
     "FAILED": FAILED,
+    "PARTIAL": PARTIAL,
     "DEAD": DEAD,
     "CANCELLED": CANCELLED,
     "SKIPPED": SKIPPED,
@@ -56,9 +58,11 @@ _BY_REASON = {
     "dispatch_paused": HELD,
     "queue_paused": HELD,
     "delayed": DELAYED,
+    "group_wait": HELD,
     "overlap_wait": HELD,
     "key_limit": HELD,
     "queue_limit": HELD,
+    "reserved": HELD,
     "rate_limit": HELD,
     "no_worker": STUCK,
     "lease_lapsed": STUCK,
@@ -92,6 +96,8 @@ def ways_on(job_id: str, queue: str, namespace: str, reason: str) -> list[tuple[
             return [("lease from the queue again", f"holdfast queues resume {name}"), cancel]
         case "key_limit":
             return [("more at a time", f"holdfast jobs update {job} --key-limit N"), cancel]
+        case "reserved":
+            return [("who holds the queue, and how to end it", "holdfast reservations ls"), cancel]
         case "queue_limit":
             return [("more at a time", f"holdfast queues limit {name} --max-running N"), cancel]
         case "rate_limit":

@@ -1,8 +1,8 @@
 """Maintenance: what time asks for, sent along the ordinary path. Recovery is its first round.
 
-`recover` ends what an earlier opening left behind; `end_dead_sessions` what a process that died meanwhile did; `tick`
-ends what has lapsed, fires what is due and removes what retention no longer keeps. A second pass at the same time
-writes nothing. Any process may run it; none has to.
+`recover` mends what damage left and ends what an earlier opening left behind; `end_dead_sessions` what a process that
+died meanwhile did; `tick` ends what has lapsed, fires what is due and removes what retention no longer keeps. A second
+pass at the same time writes nothing. Any process may run it; none has to.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.handmade import adopt
-from holdfast.engine.rounds import fire_due
+from holdfast.engine.rounds import FireRound, fire_due
+from holdfast.engine.steps import Steps
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
-from holdfast.model.commands import EndSession, EndSessions, Expire, Prune, Retention
+from holdfast.model.commands import EndSession, EndSessions, Expire, Mend, MendGroups, Prune, Retention
 from holdfast.model.jobs import Job
-from holdfast.model.outcomes import Swept
+from holdfast.model.outcomes import Mended, Swept
 from holdfast.model.times import FOREVER, Timestamp, later
-from holdfast.rules.repeats import REMEMBER_S
 from holdfast.rules.reservations import local_holders
+from holdfast.rules.retention import FEED_S, LOGS_S, has_old
 from holdfast.rules.state import Lane
 from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import View
@@ -35,10 +36,6 @@ LAPSING = (Lane.LEASE, Lane.TTL, Lane.RESERVATION, Lane.TURN)
 TICKING = (*LAPSING, Lane.SCHEDULE)
 #: Most records one commit of the tick touches, so that it never blocks work for long.
 LIMIT = 500
-#: How long events are kept for the feed, in seconds.
-FEED_S = 7 * 86_400
-#: How long the lines of runs are kept, in seconds.
-LOGS_S = 7 * 86_400
 #: A blob that nobody names is kept so long, for whoever is about to. Seconds.
 ORPHAN_S = 86_400
 #: Seconds between two looks for such blobs.
@@ -60,20 +57,64 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     #: Schedules may still be due: a round of firing lasts a moment.
     more: bool = False
     pruned: int = 0
+    #: Groups that lacked what the end of a member should have brought.
+    mended: int = 0
+    #: What damage had left: leases without a run, jobs that ran on after their run, chains without their next job.
+    lost_runs: int = 0
+    settled: int = 0
+    carried_on: int = 0
     #: Wishes that lay in hand-made files, fulfilled.
     adopted: int = 0
     #: Events dropped from the feed.
     trimmed: int = 0
     #: Lines of runs, or files of them, and blobs that were forgotten.
     swept: int = 0
+    #: Steps that failed, while the others went on.
+    failed: tuple[str, ...] = ()
 
 
 def recover(engine: Engine) -> Report:
-    """End what an earlier opening left behind, then whatever has lapsed. Run once, before dispatch."""
-    ended = 0
-    if not engine.store.promises.many_processes:
-        ended = _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
-    return Report(ended_sessions=ended, expired=_expire(engine), adopted=adopt(engine))
+    """Mend what damage left, end what an earlier opening left behind, then whatever has lapsed. Before dispatch."""
+    steps = Steps()
+    # First: what is broken could not even be ended.
+    broken = steps.do("mend", lambda: mend(engine), Mended())
+    ended = steps.do("sessions", lambda: _end_sessions(engine), 0)
+    groups = steps.do("groups", lambda: _all(engine, MendGroups(limit=LIMIT)), 0)
+    expired = steps.do("lapsed", lambda: end_lapsed(engine), 0)
+    adopted = steps.do("files", lambda: adopt(engine), 0)
+    return Report(
+        ended_sessions=ended,
+        expired=expired,
+        mended=groups,
+        lost_runs=broken.runs,
+        settled=broken.jobs,
+        carried_on=broken.chains,
+        adopted=adopted,
+        failed=steps.end(),
+    )
+
+
+def _end_sessions(engine: Engine) -> int:
+    """End what earlier openings held, where the lock of this one proves them gone."""
+    if engine.store.promises.many_processes:
+        return 0
+    return _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
+
+
+def mend(engine: Engine, *, chains: bool = False) -> Mended:
+    """Bring what damage left back to states that are known; with `chains` also where a retry is missing."""
+    found = Mended()
+    while True:
+        outcome = engine.ask(Mend(chains=chains, limit=LIMIT))
+        assert isinstance(outcome, Mended)
+        found = Mended(
+            runs=found.runs + outcome.runs, jobs=found.jobs + outcome.jobs, chains=found.chains + outcome.chains
+        )
+        if not outcome.more:
+            break
+    if found != Mended():
+        log.warning("store.mended", extra={"runs": found.runs, "jobs": found.jobs, "chains": found.chains})
+    return found
 
 
 def end_dead_sessions(engine: Engine) -> int:
@@ -85,20 +126,29 @@ def end_dead_sessions(engine: Engine) -> int:
     return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
 
 
-def tick(engine: Engine, retention: Retention | None = None) -> Report:
-    """End what has lapsed, fire what is due, and remove what is old."""
-    expired = _expire(engine)
-    fired, missed, more = fire_due(engine)
+def tick(engine: Engine, retention: Retention | None = None, *, fires: bool = True) -> Report:
+    """End what has lapsed, fire what is due unless others are to do that, and remove what is old."""
     kept = retention or Retention()
-    sweep = Prune(retention=kept, limit=LIMIT)
-    refusal = problem_with(sweep)
+    refusal = problem_with(Prune(retention=kept, limit=LIMIT))
     if refusal is not None:
         raise refusal.error()
-    now = engine.look().now
-    pruned = _all(engine, sweep) if _something_old(engine, kept, now) else 0
-    trimmed = _trim(engine, later(now, -FEED_S))
-    swept = _sweep(engine, now)
-    return Report(expired=expired, fired=fired, missed=missed, more=more, pruned=pruned, trimmed=trimmed, swept=swept)
+    steps = Steps()
+    expired = steps.do("lapsed", lambda: end_lapsed(engine), 0)
+    nothing = FireRound(0, 0, more=False)
+    fired, missed, more = steps.do("schedules", lambda: fire_due(engine), nothing) if fires else nothing
+    pruned = steps.do("retention", lambda: _prune(engine, kept), 0)
+    trimmed = steps.do("feed", lambda: _trim(engine, kept), 0)
+    swept = steps.do("content", lambda: _sweep(engine, kept), 0)
+    return Report(
+        expired=expired,
+        fired=fired,
+        missed=missed,
+        more=more,
+        pruned=pruned,
+        trimmed=trimmed,
+        swept=swept,
+        failed=steps.end(),
+    )
 
 
 def next_wake(engine: Engine) -> Timestamp | None:
@@ -112,7 +162,8 @@ def next_of(view: View, lanes: Iterable[Lane]) -> Timestamp | None:
     return min((when for lane in lanes if (when := view.next_due(lane)) is not None), default=None)
 
 
-def _expire(engine: Engine) -> int:
+def end_lapsed(engine: Engine) -> int:
+    """End what time has ended, and nothing else; give how much that was."""
     reading = engine.look()
     if engine.stepped_back:
         engine.stepped_back = False
@@ -144,39 +195,37 @@ def _watch_far_leases(engine: Engine, reading: Reading) -> None:
                 engine.watch.limit(job.job_id, job.token, reading.monotonic + job.lease_s)
 
 
-def _something_old(engine: Engine, kept: Retention, now: Timestamp) -> bool:
-    limits = {
-        Lane.DONE: later(now, -kept.done_s),
-        Lane.FAILED: later(now, -kept.failed_s),
-        Lane.GROUP: later(now, -min(kept.done_s, kept.failed_s)),
-        Lane.COMMAND: later(now, -REMEMBER_S),
-        Lane.KEY: now,
-        Lane.PARKED: now,
-        Lane.RESERVED: later(now, -kept.reservations_s),
-        Lane.DELIVERED: later(now, -kept.deliveries_s),
-    }
+def _prune(engine: Engine, kept: Retention) -> int:
+    """Remove what retention no longer keeps; a look tells whether there is any."""
+    now = engine.look().now
     with engine.read() as view:
-        return any((when := view.next_due(lane)) is not None and when <= limit for lane, limit in limits.items())
+        is_due = has_old(view, kept, now)
+    return _all(engine, Prune(retention=kept, limit=LIMIT)) if is_due else 0
 
 
-def _trim(engine: Engine, before: Timestamp) -> int:
+def _trim(engine: Engine, kept: Retention) -> int:
     """Drop old events until none is left: a busy store makes more of them in a minute than one step takes."""
-    total = step = engine.store.trim(before, LIMIT)
-    while step == LIMIT:
-        step = engine.store.trim(before, LIMIT)
+    before = later(engine.look().now, -(FEED_S if kept.feed_s is None else kept.feed_s))
+    upto = 0
+    if kept.feed_max is not None:
+        with engine.read() as view:
+            upto = view.seq - kept.feed_max
+    total = step = engine.store.trim(before, LIMIT, upto=upto)
+    while step >= LIMIT:
+        step = engine.store.trim(before, LIMIT, upto=upto)
         total += step
     return total
 
 
-def _sweep(engine: Engine, now: Timestamp) -> int:
+def _sweep(engine: Engine, kept: Retention) -> int:
     """Once an hour, forget old lines and blobs that no record names. If they stay for longer, work goes on."""
     reading = engine.look()
     if reading.monotonic < engine.next_sweep:
         return 0
     engine.next_sweep = reading.monotonic + SWEEP_EVERY_S
-    store = engine.store
+    store, now = engine.store, reading.now
     try:
-        lines = _repeat(store.logs.sweep, later(now, -LOGS_S))
+        lines = _repeat(store.logs.sweep, later(now, -(LOGS_S if kept.logs_s is None else kept.logs_s)))
         return lines + _repeat(store.blobs.sweep, _unclaimed_before(engine, now))
     except StoreFailed as problem:
         log.warning("store.not_swept", extra={"error": problem.message})
@@ -201,7 +250,7 @@ def _repeat(step: Callable[[Timestamp, int], int], before: Timestamp) -> int:
     return total
 
 
-def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | Prune) -> int:
+def _all(engine: Engine, sweep: Expire | EndSessions | EndSession | MendGroups | Prune) -> int:
     """Send a sweep until it finds nothing more; return how much it did."""
     total = 0
     while True:

@@ -15,7 +15,16 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.times import Timestamp, seconds_between
 
 _STARTS = (ev.LeaseGranted, ev.LeaseExtended)
-_ENDS = (ev.LeaseExpired, ev.LeaseReleased, ev.JobCompleted, ev.JobFailed, ev.JobSnoozed, ev.JobCancelled, ev.JobDead)
+_ENDS = (
+    ev.LeaseExpired,
+    ev.LeaseReleased,
+    ev.JobCompleted,
+    ev.JobFailed,
+    ev.JobSnoozed,
+    ev.JobCancelled,
+    ev.JobDead,
+    ev.JobMended,
+)
 
 
 class LeaseWatch:

@@ -15,6 +15,9 @@ from typing import Any
 from holdfast.flows.forbidden import inside, outside
 from holdfast.flows.loop import Loop
 
+#: Seconds that a thread has to come to its end.
+PATIENCE = 5.0
+
 
 class Evicted(BaseException):
     """The workflow leaves this process. Let it pass; it goes on elsewhere, or here, from its history."""
@@ -51,6 +54,11 @@ class Lockstep:
             except BaseException as raised:  # noqa: BLE001 - it belongs to the thread, whatever it is
                 self._answers.put((None, raised))
 
+    @property
+    def thread_id(self) -> int | None:
+        """The thread the function runs in, once it does."""
+        return None if self._thread is None else self._thread.ident
+
     def wait(self, awaited: Awaitable[Any]) -> Any:
         """Block the thread until the loop has the result."""
         if self._is_evicted:
@@ -75,7 +83,8 @@ class Lockstep:
         self._is_evicted = True
         if self._thread.is_alive():
             self._answers.put((None, Evicted()))
-            self._thread.join()
+            # Code that will not go is left behind: it is refused whatever it asks for.
+            self._thread.join(PATIENCE)
 
     def _work(self) -> None:
         # asyncio's own mark: so `current` finds the execution here, and asyncio.run is refused.

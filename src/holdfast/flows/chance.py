@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import random
+from functools import cached_property
+from random import Random
 from uuid import UUID
 
 
 class Chance:
-    """The streams of one execution. A call more of one kind leaves the others as they were."""
+    """The streams of one execution, each made when it is first drawn from.
+
+    A call more of one kind leaves the others as they were.
+    """
 
     def __init__(self, seed: int) -> None:
-        """Begin the streams. Text seeds give the same numbers under every hash seed."""
-        self._uuids = random.Random(f"{seed}:uuid")  # noqa: S311 - to be repeatable is its purpose
-        self._floats = random.Random(f"{seed}:random")  # noqa: S311 - the same
-        self._ids = random.Random(f"{seed}:id")  # noqa: S311 - the same
-        #: For whoever wants all of `random.Random`.
-        self.rng = random.Random(f"{seed}:rng")  # noqa: S311 - the same
+        self._seed = seed
 
     def uuid(self) -> UUID:
         """Give the next UUID."""
@@ -28,3 +27,24 @@ class Chance:
     def new_id(self) -> UUID:
         """Give the next id of our own making; what the code draws is not shifted by it."""
         return UUID(int=self._ids.getrandbits(128), version=4)
+
+    @cached_property
+    def rng(self) -> Random:
+        """For whoever wants all of `random.Random`."""
+        return self._stream("rng")
+
+    @cached_property
+    def _uuids(self) -> Random:
+        return self._stream("uuid")
+
+    @cached_property
+    def _floats(self) -> Random:
+        return self._stream("random")
+
+    @cached_property
+    def _ids(self) -> Random:
+        return self._stream("id")
+
+    def _stream(self, name: str) -> Random:
+        # Seeded by text: the same numbers under every hash seed.
+        return Random(f"{self._seed}:{name}")  # noqa: S311 - to be repeatable is its purpose

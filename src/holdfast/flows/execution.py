@@ -50,7 +50,7 @@ class Halt(BaseException):
     """Leaves the user's code for good: it continues as new, or differs from its history. Nothing should catch it."""
 
 
-class Open(msgspec.Struct, gc=False):
+class Open(msgspec.Struct):
     """Something the code waits for that ends by an event."""
 
     kind: AnyKind
@@ -96,6 +96,8 @@ class Execution:
         self.open: dict[int, Open] = {}
         self.timers: dict[int, Timer] = {}
         self.steps: dict[int, StepCall] = {}
+        #: Steps that were not handed out yet; some may be over all the same.
+        self.waiting_steps: list[StepCall] = []
         #: Steps that were handed out and are no longer waited for.
         self.stopped_steps: list[int] = []
         #: The request and deadline of a cancellation that is under way.
@@ -117,6 +119,7 @@ class Execution:
         self._step_no = 0
         self._is_over = False
         self._refused = 0
+        self._interrupt: Exception | None = None
         #: What `check` tells beside differences.
         self.notes: list[str] = []
         #: Bytes of the history so far, nearly.
@@ -190,8 +193,19 @@ class Execution:
             self._loop.run_until_idle()
         finally:
             leave(before)
+        if self._interrupt is not None:
+            raise self._interrupt
         if self.blocked is None and self.terminal is None:
             self._settle()
+
+    def interrupt(self, problem: Exception) -> None:
+        """Stop, from another thread, before the next callback; `problem` leaves the turn, and nothing is decided.
+
+        Code that does not come to its next callback must be left by an exception in its thread: raise Halt there.
+        """
+        self._interrupt = problem
+        if hasattr(self, "_loop"):
+            self._loop.halted = True
 
     def _start(self, event: Event, kind: kinds.OrchestrationStarted) -> bool:
         self.started = event
@@ -204,10 +218,10 @@ class Execution:
             self.mailboxes.put(name, data)
         try:
             args, kwargs = self.definition.codec.unpack(msgspec.Raw(kind.input.encode()))
-        except HoldfastError as problem:
+        except Exception as problem:  # noqa: BLE001 - users' types are made here, and may raise anything
             self.blocked = InvalidValue(
                 f"workflow {self.definition.name!r} {self.definition.version}, instance {self.instance!r}: its "
-                f"recorded input no longer fits: {problem.message} Nothing was changed.",
+                f"recorded input no longer fits: {problem} Nothing was changed.",
                 hint="Accept the old form again, or register a new version for new starts.",
                 kind="Input",
             )
@@ -395,7 +409,13 @@ class Execution:
         call.step_no = self._step_no
         call.instance, call.execution_id = self.instance, self.execution_id
         self.steps[call.step_no] = call
+        self.waiting_steps.append(call)
         return call.future
+
+    def unstarted_steps(self) -> list[StepCall]:
+        """Give the steps that are to be handed out."""
+        self.waiting_steps = [call for call in self.waiting_steps if call.step_no in self.steps]
+        return self.waiting_steps
 
     def drop_step(self, step_no: int) -> None:
         """No longer wait for a step."""
@@ -409,6 +429,11 @@ class Execution:
         self.continuation = asked
         self._loop.halted = True
         raise Halt
+
+    @property
+    def thread_id(self) -> int | None:
+        """The thread that runs its code, if that is not the turn's: of a `def` workflow."""
+        return None if self._lockstep is None else self._lockstep.thread_id
 
     def block_until(self, awaitable: Any) -> Any:
         """Wait in the thread of a `def` workflow."""
@@ -484,7 +509,7 @@ class Execution:
             return kinds.OrchestrationFailed(details=details_of(problem))
         try:
             packed = self.definition.codec.pack_result(self._main.result())
-        except HoldfastError as misfit:
+        except Exception as misfit:  # noqa: BLE001 - users' types are written here, and may raise anything
             return kinds.OrchestrationFailed(details=encoding_details("the result", misfit))
         return kinds.OrchestrationCompleted(output=bytes(packed).decode())
 

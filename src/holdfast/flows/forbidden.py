@@ -2,7 +2,7 @@
 
 Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refuses, within a turn only, what the
 interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. Where an older interpreter does not tell,
-the function itself is wrapped, once the first turn runs. Importing a module is exempt. No sandbox: clocks and
+the function itself is wrapped, once the first turn runs. Imports and log handlers are exempt. No sandbox: clocks and
 randomness are found by replay, by the linter, and by `watching` in tests.
 """
 
@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.errors import WorkflowNotAllowed
-from holdfast.flows.places import caller, is_importing
+from holdfast.flows.places import caller, is_incidental
 
 _STEP = "do it in hf.step(fn, …) or in a task"
 _SOCKETS = ("open sockets or servers", _STEP)
@@ -127,7 +127,7 @@ _hooked = False
 
 def _audit(event: str, _args: tuple[Any, ...]) -> None:
     if _turns.inside and event in AUDITED:
-        if is_importing():
+        if is_incidental():
             return
         with outside():  # or writing the refusal might be refused
             problem = refusal(*AUDITED[event])

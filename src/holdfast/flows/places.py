@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -11,6 +12,7 @@ from typing import NamedTuple
 _OURS = str(Path(__file__).parent)
 #: The room that shows what workflow code may call.
 _APP = str(Path(__file__).parents[1] / "app")
+_INCIDENTAL = {"<frozen importlib._bootstrap>", logging.__file__}
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
@@ -36,11 +38,11 @@ def caller(depth: int = 1) -> Place | None:
     return None
 
 
-def is_importing() -> bool:
-    """Tell whether a module is being imported right now, further down the stack."""
+def is_incidental() -> bool:
+    """Tell whether what happens now serves an import or a log line: no result of a workflow depends on it."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the same
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        if frame.f_code.co_filename in _INCIDENTAL:
             return True
         frame = frame.f_back
     return False

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError
 from holdfast.flows.definitions import Codec
 from holdfast.flows.failures import details_of, encoding_details
 from holdfast.model.details import ErrorDetails
@@ -54,7 +53,7 @@ class StepCall:
         """Write what the function gave; what is not JSON becomes a failure."""
         try:
             packed = pack(value, "result") if self.codec is None else self.codec.pack_result(value)
-        except HoldfastError as problem:
+        except Exception as problem:  # noqa: BLE001 - users' types are written here, and may raise anything
             return encoding_details(f"the result of step {self.name!r}", problem)
         return bytes(packed).decode()
 

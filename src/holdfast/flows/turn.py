@@ -10,7 +10,7 @@ are the worker's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -64,21 +64,8 @@ Stage = Literal["running", "blocked", "abandoned", "over"]
 class Turn:
     """One turn of one instance."""
 
-    def __init__(
-        self,
-        definitions: Definitions,
-        item: OrchestrationItem,
-        *,
-        now_ms: int,
-        seed: int = 0,
-        resident: Execution | None = None,
-        tell: Callable[[Execution], None] = lambda _execution: None,
-    ) -> None:
-        """Open the turn and deliver its batch. `seed` is random, and used only if an execution begins here.
-
-        `tell` hears of the execution before any of its code runs.
-        """
-        self._tell = tell
+    def __init__(self, definitions: Definitions, item: OrchestrationItem, *, seed: int = 0) -> None:
+        """Prepare a turn. `seed` is random, and used only if an execution begins here."""
         self._definitions = definitions
         self._item = item
         self._seed = seed
@@ -93,10 +80,23 @@ class Turn:
         self.abandoned: Abandoned | None = None
         self._late: list[WorkItem] = []
         self._is_kept_awake = False
+        self._is_step_uncommitted = False
         self._terminal_recorded = False
-        self._open(resident, now_ms)
+        self._interrupt: Exception | None = None
 
     # --- opening ------------------------------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int, resident: Execution | None = None) -> None:
+        """Bring the execution to where its history ends and deliver the batch. Raises what `interrupt` was given."""
+        self._open(resident, now_ms)
+        if resident is not None and resident is not self.execution:
+            resident.close(clean_up=False)
+
+    def interrupt(self, problem: Exception) -> None:
+        """Stop the turn, from another thread, before its next callback; it must then be discarded."""
+        self._interrupt = problem
+        if self.execution is not None:
+            self.execution.interrupt(problem)
 
     def _open(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
@@ -161,7 +161,6 @@ class Turn:
         item = self._item
         if resident is not None and is_current(resident, item):
             self.execution = resident
-            self._tell(resident)
         else:
             started = item.history[0].kind
             if not isinstance(started, kinds.OrchestrationStarted):
@@ -185,7 +184,8 @@ class Turn:
     def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
         item = self._item
         self.execution = Execution(definition, self._definitions, item.instance, execution_id, item.kv_snapshot)
-        self._tell(self.execution)
+        if self._interrupt is not None:
+            self.execution.interrupt(self._interrupt)
         return self.execution
 
     def _abandon_unregistered(self, name: str, version: str | None) -> None:
@@ -308,7 +308,8 @@ class Turn:
         """Give the steps to run now; none while an earlier one's outcome is not committed (`must_commit`)."""
         if self.stage != "running" or self.must_commit:
             return []
-        ready = [call for call in self._live().steps.values() if not call.is_started]
+        execution = self._live()
+        ready, execution.waiting_steps = execution.unstarted_steps(), []
         for call in ready:
             call.is_started = True
         return ready
@@ -316,10 +317,7 @@ class Turn:
     @property
     def must_commit(self) -> bool:
         """Steps wait for the outcome of others to be durable: commit with `hold` now."""
-        execution = self._live()
-        return any(not call.is_started for call in execution.steps.values()) and any(
-            isinstance(event.kind, kinds.StepCompleted | kinds.StepFailed) for event in execution.outbox.events
-        )
+        return self._is_step_uncommitted and bool(self._live().unstarted_steps())
 
     def finish_step(self, step_no: int, outcome: str | ErrorDetails, now_ms: int) -> None:
         """Take a step's outcome back: JSON text, or why it failed. One that nobody waits for is ignored."""
@@ -333,6 +331,7 @@ class Turn:
         else:
             kind = kinds.StepFailed(step_no=step_no, name=call.name, details=outcome)
         execution.deliver(execution.record(kind, at_ms=now_ms))
+        self._is_step_uncommitted = True
         self._finish_if_ended()
 
     def take_stopped_steps(self) -> list[int]:
@@ -376,6 +375,7 @@ class Turn:
             execution.outbox.send(answer)
         self._answers = []
         self._keep_awake(execution, hold_until_ms)
+        self._is_step_uncommitted = False
         metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
         if execution.terminal is not None:
             metadata = self._conclude(execution, execution.terminal)
@@ -416,6 +416,20 @@ class Turn:
     def _live(self) -> Execution:
         assert self.execution is not None
         return self.execution
+
+
+def run_turn(
+    definitions: Definitions,
+    item: OrchestrationItem,
+    *,
+    now_ms: int,
+    seed: int = 0,
+    resident: Execution | None = None,
+) -> Turn:
+    """Run a turn as far as it comes without steps being run."""
+    turn = Turn(definitions, item, seed=seed)
+    turn.begin(now_ms, resident)
+    return turn
 
 
 def is_current(resident: Execution, item: OrchestrationItem) -> bool:

@@ -12,10 +12,11 @@ import msgspec
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.groups import GroupMode, OnFailure
-from holdfast.model.ids import JobId, Token
+from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.orders import Order
 from holdfast.model.payloads import NULL
+from holdfast.model.retention import Retention as Retention  # noqa: PLC0414 - part of a command, and found with it
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.times import Timestamp
@@ -461,6 +462,12 @@ class CancelGroup(Order, frozen=True, kw_only=True, tag="cancel_group"):
     reason: str = ""
 
 
+class MendGroups(Order, frozen=True, kw_only=True, tag="mend_groups"):
+    """Skip what a failure should have stopped, and set the status of groups that lack it. Sent on recovery."""
+
+    limit: int = 500
+
+
 class Overdue(msgspec.Struct, frozen=True):
     """A lease that ran out by the monotonic clock of the process that watched it."""
 
@@ -476,7 +483,7 @@ class ClockJump(msgspec.Struct, frozen=True):
 
 
 class Expire(Order, frozen=True, kw_only=True, tag="expire"):
-    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. Sent by the tick."""
+    """End what time has ended: lapsed leases and reservations, queued jobs past their latest start. By the tick."""
 
     limit: int = 500
     #: Leases that lapsed while the clock jumped are not held against their jobs.
@@ -503,23 +510,26 @@ class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
     limit: int = 500
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """How long ended jobs are kept, in seconds."""
+class Mend(Order, frozen=True, kw_only=True, tag="mend"):
+    """Bring jobs and runs that damage left in states no command makes back to ones that are known. Sent at start."""
 
-    #: COMPLETED and CANCELLED.
-    done_s: float = 7 * 86_400
-    #: FAILED and DEAD.
-    failed_s: float = 30 * 86_400
-    #: Deliveries of webhooks that have ended.
-    deliveries_s: float = 7 * 86_400
-    #: Reservations that are over.
-    reservations_s: float = 7 * 86_400
+    #: Look for failed jobs of chains without a successor, too: that costs a look at many ended ones.
+    chains: bool = False
+    limit: int = 500
+
+
+class DropRuns(Order, frozen=True, kw_only=True, tag="drop_runs"):
+    """Remove runs whose jobs are not there. Sent by a repair, which has written them elsewhere."""
+
+    runs: tuple[RunId, ...]
 
 
 class Prune(Order, frozen=True, kw_only=True, tag="prune"):
     """Remove what retention no longer keeps. Sent by the tick."""
 
+    #: The store's own; a queue may have another.
     retention: Retention = Retention()
+    #: Rows that one commit removes, unless a chain or a group has more.
     limit: int = 500
 
 
@@ -572,6 +582,9 @@ Command = (
     | Redeliver
     | CreateGroup
     | CancelGroup
+    | MendGroups
+    | Mend
+    | DropRuns
     | Expire
     | EndSessions
     | EndSession

@@ -191,17 +191,18 @@ def owner_of(instance_id: str, execution_id: int, event_id: int) -> str:
     return _owner((instance_id, execution_id, event_id)).decode()
 
 
-def owned_by(owner: str) -> tuple[str, int, int]:
-    """Read whose activity a job is: instance, execution, event."""
-    return _owned.decode(owner)
+def owned_by(owner: str | None) -> tuple[str, int, int] | None:
+    """Read whose activity a job is: instance, execution, event. None for a text that names none."""
+    try:
+        return None if owner is None else _owned.decode(owner)
+    except msgspec.MsgspecError:
+        return None
 
 
 def is_owner(text: str) -> bool:
     """Tell whether a text says whose activity a job is."""
-    try:
-        return owner_of(*owned_by(text)) == text
-    except (msgspec.MsgspecError, ValueError):
-        return False
+    owner = owned_by(text)
+    return owner is not None and owner_of(*owner) == text
 
 
 def owner_prefix(instance_id: str) -> str:

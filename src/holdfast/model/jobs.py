@@ -209,7 +209,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     #: exception, timeout, exit, fatal, bad_params, bad_result or lost.
     error_kind: str | None = None
     details: msgspec.Raw = NULL
-    #: One word: snoozed, released, gave_up, cancelled, buried, expired, timeout, restart, deadline, clock_jump.
+    #: One word: snoozed, released, gave_up, cancelled, buried, expired, overlap, group, timeout, restart, deadline,
+    #: clock_jump.
     reason: str | None = None
     log_path: str | None = None
     artifacts: msgspec.Raw = NULL

@@ -221,6 +221,19 @@ class Deleted(Answer, frozen=True, kw_only=True, tag="deleted"):
     messages: int = 0
 
 
+class Mended(Answer, frozen=True, kw_only=True, tag="mended"):
+    """What was found broken, and mended."""
+
+    #: Leases that had no run.
+    runs: int = 0
+    #: Jobs that were RUNNING although their run had ended.
+    jobs: int = 0
+    #: Failed jobs of chains that lacked their successor.
+    chains: int = 0
+    #: The limit was reached; there is more to do now.
+    more: bool = False
+
+
 class Refusal(Answer, frozen=True, kw_only=True, tag="refused"):
     """Nothing was changed, and why. `code` names an exception of the error tree."""
 
@@ -256,6 +269,7 @@ Outcome = (
     | Brought
     | Begun
     | Deleted
+    | Mended
     | Refusal
 )
 

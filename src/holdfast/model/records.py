@@ -28,8 +28,8 @@ from holdfast.model.instances import (
     message_key,
 )
 from holdfast.model.jobs import Job, KeyHold, Run
-from holdfast.model.payloads import NULL
 from holdfast.model.reservations import Reservation
+from holdfast.model.retention import Retention
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
@@ -52,8 +52,8 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     rate_scope: Literal["queue", "key"] = "queue"
     #: Seconds of waiting that are worth one step of priority.
     aging_s: float | None = None
-    #: How long its ended jobs are kept, as JSON; null for the store's own rule.
-    retention: msgspec.Raw = NULL
+    #: How its ended jobs are kept; None as the store keeps them.
+    retention: Retention | None = None
 
 
 class HeldKey(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.errors import IdReused, LeaseLost, UnknownLease
 from holdfast.model.commands import ClockJump, Complete, Extend, Fail, GiveUp, NewJob, Release
-from holdfast.model.events import Event, JobCancelled, JobCreated, LeaseGranted
+from holdfast.model.events import JobCancelled, JobCreated
 from holdfast.model.flowcommands import (
     AbandonActivity,
     AckActivity,
@@ -20,20 +20,22 @@ from holdfast.model.flowcommands import (
     StartActivity,
 )
 from holdfast.model.ids import RunId, Token
+from holdfast.model.instances import owned_by
 from holdfast.model.jobs import Job
 from holdfast.model.orders import Order
-from holdfast.model.outcomes import Done, Grant, Leased, Outcome, Refusal, Reported, refuse
+from holdfast.model.outcomes import Done, Grant, Leased, Refusal, Reported, refuse
 from holdfast.model.records import AUTHORITY, Authority
-from holdfast.model.times import Timestamp, later
+from holdfast.model.times import Timestamp
 from holdfast.rules.affinity import claim, heard_of, may_take
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import Drafts, draft
 from holdfast.rules.fold import after_grant
-from holdfast.rules.leases import DEADLINE_SLACK_S, decide_extend, decide_release, is_live
+from holdfast.rules.leases import Moments, current_grant, decide_extend, decide_release, granted, is_live
 from holdfast.rules.limits import Places
 from holdfast.rules.mail import Post
 from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.reservations import lapsed_in_the_way
 from holdfast.rules.settle import decide_report
 from holdfast.rules.state import State
 
@@ -106,50 +108,26 @@ def cancel_activities(
 def decide_fetch_activity(state: State, command: FetchActivity, now: Timestamp, draws: Draws) -> Decision:
     """Grant the first job with an owner, and with it the session it belongs to."""
     if command.cmd and (repeat := seen_before(state, command)) is not None:
-        return answer(repeat.outcome if repeat.outcome is not None else _fetched_before(state, command, now))
+        current = (job for job in state.granted_by(command.cmd) if is_live(job, now))
+        still = Leased(grants=tuple(current_grant(state, job, now) for job in current))
+        return answer(still if repeat.outcome is None else repeat.outcome)
     authority = state.get(Authority, AUTHORITY) or Authority()
     queues = state.owned_queues() if command.queues is None else command.queues
     if authority.dispatch_paused or not queues:
         return answer(Leased())
+    lapsed = lapsed_in_the_way(state, "", queues, now, command.cmd)
     for job in Places(state, "", queues, now, 1).candidates(None):
         held_back = job.not_before is not None and job.not_before > now
-        if job.owner is None or job.direct or held_back:
+        if owned_by(job.owner) is None or job.direct or held_back:
             continue
         if not may_take(state, job, command.affinity_owner, now):
             continue
-        granted = _grant(job, command, Token(authority.last_token + 1), RunId(draws.new_id()), now)
-        events: list[Event] = [granted, *claim(state, job, command.affinity_owner, command.affinity_s, now)]
-        if command.cmd:
-            events.append(remember(command, None))
-        grant = Grant(after_grant(job, granted, now), granted.run_id, granted.token, command.lease_s)
-        return answer(Leased(grants=(grant,)), *events)
+        event = granted(job, command, Moments(now), Token(authority.last_token + 1), RunId(draws.new_id()))
+        claims = claim(state, job, command.affinity_owner, command.affinity_s, now)
+        done = [remember(command, None)] if command.cmd else []
+        grant = Grant(after_grant(job, event, now), event.run_id, event.token, command.lease_s)
+        return answer(Leased(grants=(grant,)), *lapsed, event, *claims, *done)
     return answer(Leased())
-
-
-def _fetched_before(state: State, command: FetchActivity, now: Timestamp) -> Outcome:
-    grants = []
-    for job in state.granted_by(command.cmd):
-        run = state.last_run(job.job_id)
-        if is_live(job, now) and run is not None and job.token is not None:
-            grants.append(Grant(job, run.run_id, job.token, command.lease_s))
-    return Leased(grants=tuple(grants))
-
-
-def _grant(job: Job, command: FetchActivity, token: Token, run_id: RunId, now: Timestamp) -> LeaseGranted:
-    deadline = None if job.timeout_s is None else later(now, job.timeout_s + DEADLINE_SLACK_S)
-    expiry = later(now, command.lease_s)
-    return LeaseGranted(
-        job_id=job.job_id,
-        run_id=run_id,
-        run_no=job.executions + 1,
-        token=token,
-        worker_id=command.worker_id,
-        lease_expires_at=expiry if deadline is None else min(expiry, deadline),
-        deadline_at=deadline,
-        session_id=command.session_id,
-        cmd=command.cmd,
-        actor=command.actor,
-    )
 
 
 def decide_ack_activity(

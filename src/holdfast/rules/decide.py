@@ -21,6 +21,7 @@ from holdfast.model.commands import (
     DeleteSchedule,
     DeleteTemplate,
     DeleteWebhook,
+    DropRuns,
     EndDelivery,
     EndSession,
     EndSessions,
@@ -31,6 +32,8 @@ from holdfast.model.commands import (
     Fire,
     GiveUp,
     Lease,
+    Mend,
+    MendGroups,
     Move,
     Normalize,
     PauseDispatch,
@@ -65,15 +68,16 @@ from holdfast.model.commands import (
 from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
-from holdfast.rules import deliveries, edits, schedules, templates, webhooks
+from holdfast.rules import deliveries, edits, recovery, schedules, templates, webhooks
 from holdfast.rules.consequences import follow
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.direct import decide_start_direct
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import decide_enqueue
 from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
-from holdfast.rules.flows import decide_flow, with_lapsed_turns, with_orphans, with_turns_of_the_dead
+from holdfast.rules.flows import decide_flow, with_lapsed_turns, with_old_flows, with_turns_of_the_dead
 from holdfast.rules.flowvalues import flow_problem_with
+from holdfast.rules.groupeffects import decide_mend
 from holdfast.rules.groups import decide_cancel_group, decide_create_group
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
@@ -132,6 +136,12 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
             return decide_enqueue(state, command, now)
         case CreateGroup():
             return decide_create_group(state, command, now)
+        case Mend():
+            return recovery.decide_mend(state, command, now, draws)
+        case DropRuns():
+            return recovery.decide_drop_runs(state, command)
+        case MendGroups():
+            return decide_mend(state, command, now, draws)
         case Lease():
             return decide_lease(state, command, now, draws)
         case Extend():
@@ -155,7 +165,7 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
         case EndSessions() | EndSession():
             return with_turns_of_the_dead(decide_end_sessions(state, command, now, draws), state, command)
         case Prune():
-            return with_orphans(decide_prune(state, command, now), state, command, now)
+            return with_old_flows(decide_prune(state, command, now), state, command, now)
         case Fire():
             return decide_fire(state, command, now, draws)
         case Trigger():

@@ -75,7 +75,8 @@ def _owed(state: State, event: Event, events: Sequence[Event]) -> Iterator[Event
     webhooks = state.webhooks(job.namespace)
     if not webhooks:
         return
-    run_id = event.run_id if isinstance(event, JobSkipped) else _run_under_lease(state, job)
+    made_for_it = event.run_id if isinstance(event, JobSkipped | LeaseExpired) else None
+    run_id = made_for_it or _run_under_lease(state, job)
     if run_id is None:
         return
     name = f"job.run.{_ENDS[type(event)].lower()}"

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.errors import DuplicateKey, IdReused, InvalidOperation, ReservationConflict
 from holdfast.model.commands import Fail, Report, Snooze, StartDirect
 from holdfast.model.events import JobCreated
-from holdfast.model.ids import RunId, Token
+from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, RetryMode
 from holdfast.model.outcomes import Grant, Leased
 from holdfast.model.records import AUTHORITY, Authority
@@ -50,13 +50,27 @@ def decide_start_direct(state: State, command: StartDirect, now: Timestamp, draw
 
 
 def _sent_again(state: State, existing: Job, command: StartDirect, now: Timestamp) -> Decision:
-    """Give the lease that was granted then, if it is still live."""
+    """Give the lease that was granted then, if it is still live; to whoever got it alone."""
     new = command.job
     same = (existing.job_type, existing.namespace, existing.params) == (new.job_type, new.namespace, new.params)
-    if not same or existing.reservation_id != command.reservation_id:
+    if not same or not existing.direct:
         message = f"job {existing.job_id} exists already, as something else. Nothing was started."
         return deny(IdReused, message, job_id=existing.job_id)
-    return answer(Leased(grants=(current_grant(state, existing, now),) if is_live(existing, now) else ()))
+    if not is_live(existing, now):
+        return answer(Leased())
+    if existing.worker_id != command.worker_id:
+        return _still_running(existing.job_id, existing.queue)
+    return answer(Leased(grants=(current_grant(state, existing, now),)))
+
+
+def _still_running(job_id: JobId, queue: str) -> Decision:
+    return deny(
+        ReservationConflict,
+        f"job {job_id} of queue {queue} is still running. Nothing was started.",
+        hint="Wait until it has ended; nothing is interrupted for a direct execution.",
+        job_id=job_id,
+        queue=queue,
+    )
 
 
 def _in_the_way(state: State, command: StartDirect, reservation: Reservation, now: Timestamp) -> Decision | None:
@@ -80,13 +94,7 @@ def _in_the_way(state: State, command: StartDirect, reservation: Reservation, no
         )
     running = min(state.running(new.namespace, new.queue), default=None)
     if running is not None:
-        return deny(
-            ReservationConflict,
-            f"job {running} of queue {new.queue} is still running. Nothing was started.",
-            hint="Wait until it has ended; nothing is interrupted for a direct execution.",
-            job_id=running,
-            queue=new.queue,
-        )
+        return _still_running(running, new.queue)
     held = holder(state, new, now)
     if held is None:
         return None

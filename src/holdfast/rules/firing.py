@@ -26,7 +26,7 @@ from holdfast.rules.enqueue import Drafts, draft
 from holdfast.rules.schedules import missing
 from holdfast.rules.state import State
 from holdfast.rules.templates import find_template, new_job
-from holdfast.rules.timetable import Planned, due, nominal, plan
+from holdfast.rules.timetable import Planned, due, how_many, nominal, plan
 
 replace = msgspec.structs.replace
 
@@ -170,17 +170,16 @@ def decide_trigger(state: State, command: Trigger, now: Timestamp) -> Decision:
     return answer(Enqueued(jobs=(Submitted(job.job_id, created=True),)), event)
 
 
-def backfill_times(schedule: Schedule, since: Timestamp, until: Timestamp) -> list[Timestamp]:
-    """Give the nominal times in [since, until). Raises InvalidValue for more than one backfill takes."""
-    times = takewhile(lambda at: at < until, nominal(schedule, later(since, -1e-6)))
-    found = list(islice(times, MAX_BACKFILL + 1))
-    if len(found) > MAX_BACKFILL:
+def backfill_size(schedule: Schedule, since: Timestamp, until: Timestamp) -> int:
+    """Count the nominal times in [since, until). Raises InvalidValue for more than one backfill takes."""
+    count = how_many(schedule, since, until, MAX_BACKFILL)
+    if count > MAX_BACKFILL:
         raise InvalidValue(
             f"between {since} and {until} there are more than {MAX_BACKFILL:,} fires. Nothing was changed.",
             hint="Backfill it in parts.",
             field="until",
         )
-    return found
+    return count
 
 
 def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision:
@@ -195,13 +194,14 @@ def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision
         message = f"{command.since} to {command.until} is no time of the past. Nothing was changed."
         return deny(InvalidValue, message, hint="Give a time, and a later one up to now.", field="until")
     try:
-        times = backfill_times(schedule, command.since, command.until)
+        backfill_size(schedule, command.since, command.until)
     except InvalidValue as problem:
         return deny(InvalidValue, problem.message, hint=problem.hint or "", **problem.facts)
     drafts = Drafts(state, command, now)
     overlap = Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE
+    walk = takewhile(lambda at: at < command.until, nominal(schedule, later(command.since, -1e-6)))
     events: list[Event] = []
-    for fire_at in times[: command.limit]:
+    for fire_at in islice(walk, command.limit):
         job_id = fire_id(schedule.schedule_id, fire_at, command.backfill_id)
         if state.get(Job, job_id) is None:
             job = replace(
@@ -211,5 +211,4 @@ def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision
                 overlap=overlap.value,
             )
             events.append(JobCreated(job=job, cmd=command.cmd, actor=command.actor))
-    rest = times[command.limit :]
-    return answer(Backfilled(count=len(events), next_since=rest[0] if rest else None), *events)
+    return answer(Backfilled(count=len(events), next_since=next(walk, None)), *events)

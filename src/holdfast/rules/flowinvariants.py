@@ -23,6 +23,8 @@ class Fault(NamedTuple):
     code: str
     message: str
     id: str
+    #: What to do about it, where there is something.
+    remedy: str = ""
 
 
 class Whole(State, Protocol):
@@ -43,6 +45,14 @@ def flow_faults(state: Whole) -> Iterator[Fault]:
         yield from _turn_faults(state, turn)
     for message in state.all(Message):
         yield from _message_faults(state, message)
+
+
+def set_aside(state: Whole) -> Iterator[Fault]:
+    """List the messages that could not be read: nothing is wrong with the records, but somebody must look at them."""
+    for message in state.all(Message):
+        if message.parked == UNREADABLE:
+            text = f"message {message.seq} for {message.instance_id!r} cannot be read and was set aside"
+            yield Fault("unreadable", text, message.instance_id)
 
 
 def _instance_faults(state: Whole, instance: Instance) -> Iterator[Fault]:
@@ -87,9 +97,6 @@ def _turn_faults(state: Whole, turn: Turn) -> Iterator[Fault]:
 
 
 def _message_faults(state: Whole, message: Message) -> Iterator[Fault]:
-    if message.parked == UNREADABLE:
-        text = f"message {message.seq} for {message.instance_id!r} cannot be read and was set aside"
-        yield Fault("unreadable", text, message.instance_id)
-    elif message.parked is None and not is_expected(state, message.instance_id):
+    if message.parked is None and not is_expected(state, message.instance_id):
         text = f"message {message.seq} waits for {message.instance_id!r}, which is not there and not parked for"
         yield Fault("message", text, message.instance_id)

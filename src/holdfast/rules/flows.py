@@ -39,7 +39,8 @@ from holdfast.rules import acks, activities, affinity, instances, mail, starts, 
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.repeats import remember, seen_before
-from holdfast.rules.state import State
+from holdfast.rules.retention import Limits
+from holdfast.rules.state import Lane, State
 
 
 def decide_flow(state: State, command: FlowCommand, now: Timestamp, draws: Draws, jump: ClockJump | None) -> Decision:
@@ -127,9 +128,19 @@ def with_turns_of_the_dead(decision: Decision, state: State, command: EndSession
     return _with(decision, (turns.turn_expiry(state, turn, "restart", command.cmd) for turn in gone), command.limit)
 
 
-def with_orphans(decision: Decision, state: State, command: Prune, now: Timestamp) -> Decision:
-    """Add to a sweep the parked messages that nobody will come for."""
-    return _with(decision, mail.orphans(state, now, command.cmd), command.limit)
+def with_old_flows(decision: Decision, state: State, command: Prune, now: Timestamp) -> Decision:
+    """Add to a sweep the parked messages that nobody will come for, and the trees that have been over for long."""
+    decision = _with(decision, mail.orphans(state, now, command.cmd), command.limit)
+    swept = decision.outcome
+    if not isinstance(swept, Swept) or swept.more:
+        return decision
+    until = Limits(state, command.retention, now).lanes[Lane.ROOT]
+    events: list[Event] = []
+    for tree in instances.ended_trees(state, None, until, strictly=False):
+        if swept.count + len(events) >= command.limit:
+            return answer(Swept(count=swept.count + len(events), more=True), *decision.events, *events)
+        events += instances.deletion(state, tree, command.cmd).events
+    return answer(Swept(count=swept.count + len(events)), *decision.events, *events)
 
 
 def _with(decision: Decision, found: Iterator[Event], limit: int) -> Decision:

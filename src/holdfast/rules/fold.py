@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model import events as ev
-from holdfast.model.ids import JobId, Token
+from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Queue, pair
 from holdfast.model.times import Timestamp
@@ -178,9 +178,57 @@ def _released(state: State, event: ev.LeaseReleased, stamp: Stamp) -> list[Chang
 def _expired(state: State, event: ev.LeaseExpired, stamp: Stamp) -> list[Change]:
     job = _held(state, event.job_id, event.token, stamp)
     demand(event.to in _AFTER_LOSS, stamp, f"job {job.job_id} expires into {event.to}")
-    run = _end_run(state, job, stamp, RunStatus.LOST, error=LOST, error_kind="lost", reason=event.reason)
+    lost: dict[str, Any] = {"error": LOST, "error_kind": "lost", "reason": event.reason}
+    if event.run_id is None:
+        run = _end_run(state, job, stamp, RunStatus.LOST, **lost)
+    else:
+        run = put(_lost_run(state, job, event.run_id, stamp, **lost))
     job = replace(job, expiries=job.expiries + event.counted, error=LOST)
     return [run, *_leave(state, job, event.to, stamp)]
+
+
+def _lost_run(state: State, job: Job, run_id: RunId, stamp: Stamp, **end: Any) -> Run:
+    """Make the run that a lease lacks, at its end already."""
+    last = state.last_run(job.job_id)
+    if last is not None and last.token == job.token:
+        raise contradiction(stamp, f"job {job.job_id} has the run {last.run_id} for its lease")
+    return Run(
+        run_id=run_id,
+        job_id=job.job_id,
+        run_no=job.executions,
+        started_at=job.started_at or stamp.ts,
+        params_snapshot=job.params,
+        namespace=job.namespace,
+        queue=job.queue,
+        limit_key=job.limit_key,
+        template_id=job.template_id,
+        worker_id=job.worker_id,
+        token=job.token,
+        status=RunStatus.LOST,
+        finished_at=stamp.ts,
+        **end,
+    )
+
+
+def _mended(state: State, event: ev.JobMended, stamp: Stamp) -> list[Change]:
+    job, run = _job(state, event.job_id, stamp), state.get(Run, event.run_id)
+    if run is None or run.finished_at is None or run.job_id != job.job_id or run.token != job.token:
+        raise contradiction(stamp, f"run {event.run_id} is no ended run of job {job.job_id}")
+    demand(job.status is JobStatus.RUNNING, stamp, f"job {job.job_id} is mended while {job.status}")
+    counters = {"attempts": event.attempts, "expiries": event.expiries, "snoozes": event.snoozes}
+    job = replace(job, **counters, error=event.error)
+    change, *others = _leave(state, job, event.to, stamp, not_before=event.not_before, position=event.position)
+    left = change.record
+    if isinstance(left, Job) and left.has_ended:
+        left = replace(left, finished_at=run.finished_at)
+    return [Change(Job, job.job_id, left), *others]
+
+
+def _run_dropped(state: State, event: ev.RunDropped, stamp: Stamp) -> list[Change]:
+    run = state.get(Run, event.run_id)
+    if run is None or state.get(Job, run.job_id) is not None:
+        raise contradiction(stamp, f"run {event.run_id} is not there, or has its job")
+    return [Change(Run, event.run_id, None)]
 
 
 def _cancelled(state: State, event: ev.JobCancelled, stamp: Stamp) -> list[Change]:
@@ -434,6 +482,8 @@ _FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = {
     ev.JobUpdated: _updated,
     ev.JobMoved: _moved,
     ev.JobPruned: _pruned,
+    ev.JobMended: _mended,
+    ev.RunDropped: _run_dropped,
     ev.QueuePaused: _queue_paused,
     ev.QueueResumed: _queue_resumed,
     ev.QueueSet: _queue_set,

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.model.commands import NewJob
+from holdfast.model.commands import MendGroups, NewJob
 from holdfast.model.events import Event, GroupChanged, GroupCreated, JobCreated, JobSkipped
 from holdfast.model.groups import Group, OnFailure
 from holdfast.model.ids import JobId, RunId
 from holdfast.model.jobs import Job, JobStatus, RetryKind
 from holdfast.model.orders import Order
+from holdfast.model.outcomes import Swept
 from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp
+from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import Drafts, draft
 from holdfast.rules.groupfold import MOVING, OVER, counted_as, moved, status_of
@@ -39,11 +41,19 @@ def group_effects(state: State, events: Sequence[Event], now: Timestamp, draws: 
     return _effects(seen, events[0].cmd, draws)
 
 
-def mend(state: State, group: Group, cmd: str, now: Timestamp, draws: Draws) -> list[Event]:
-    """Give the events that a group lacks: members that should have been skipped, its status, its callback."""
+def decide_mend(state: State, command: MendGroups, now: Timestamp, draws: Draws) -> Decision:
+    """Give groups what they lack: members that should have been skipped, their status, their callback."""
+    lacking = [group for group in state.live_groups() if _lacks(group)]
     seen = _Seen(state, now)
-    seen.groups[group.group_id] = group
-    return _effects(seen, cmd, draws)
+    seen.groups.update({group.group_id: group for group in lacking[: command.limit]})
+    count = len(seen.groups)
+    return answer(Swept(count=count, more=count < len(lacking)), *_effects(seen, command.cmd, draws))
+
+
+def _lacks(group: Group) -> bool:
+    """Tell whether something should have happened in the commit that last changed a member."""
+    stopped = group.on_failure is OnFailure.STOP and group.failed > 0
+    return (stopped and group.queued > 0) or status_of(group) is not group.status
 
 
 def callback_of(group: Group) -> NewJob | None:
@@ -110,6 +120,10 @@ class _Seen:
         match event:
             case GroupCreated():
                 self._create(event)
+            case GroupChanged(group_id=group_id, status=status):
+                group = self.groups.get(group_id) or self.state.get(Group, group_id)
+                if group is not None:
+                    self.groups[group_id] = msgspec.structs.replace(group, status=status)
             case JobCreated(job=job) if job.sequence_number is not None:
                 self._move(job, self._before(job), JobStatus.QUEUED)
             case JobCreated():

@@ -43,9 +43,10 @@ _TO: dict[type[ev.Event], JobStatus | None] = {
     ev.JobCancelled: JobStatus.CANCELLED,
     ev.JobSkipped: JobStatus.CANCELLED,
     ev.JobDead: JobStatus.DEAD,
+    ev.JobMended: None,
 }
-#: The events that may move a member, or make a group.
-MOVING = frozenset({*_TO, ev.JobCreated, ev.GroupCreated})
+#: The events that may move a member, make a group, or say what it is.
+MOVING = frozenset({*_TO, ev.JobCreated, ev.GroupCreated, ev.GroupChanged})
 
 
 def counted_as(event: Any) -> JobStatus | None:

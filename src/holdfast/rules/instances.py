@@ -7,6 +7,7 @@ bring the instance back: an ack under way finds neither its lock nor its message
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from holdfast.errors import DecisionClosed, DecisionNotFound, InvalidOperation, InvalidValue, WorkflowNotFound
 from holdfast.model.decisions import Decision as Question
@@ -107,27 +108,28 @@ def decide_delete(state: State, command: DeleteInstances) -> Decision:
         if not command.force and effective_status(state, instance) is InstanceStatus.RUNNING:
             message = f"instance {instance.instance_id!r} is still running"
             return answer(refuse(InvalidOperation, message, instance=instance.instance_id))
-    return _deleted(state, found, command.cmd)
+    return deletion(state, found, command.cmd)
 
 
 def decide_delete_ended(state: State, command: DeleteEnded) -> Decision:
     """Delete ended roots with their trees, oldest end first; trees with a member that runs are left alone."""
-    gone: list[Instance] = []
-    roots = 0
-    for root in _ended(state, command.instance_ids, command.completed_before):
+    trees = islice(ended_trees(state, command.instance_ids, command.completed_before), command.limit)
+    return deletion(state, [instance for tree in trees for instance in tree], command.cmd)
+
+
+def ended_trees(
+    state: State, ids: Sequence[str] | None, before: Timestamp | None, *, strictly: bool = True
+) -> Iterator[list[Instance]]:
+    """Walk the trees whose root ended before a time, or by it, and of which no member runs; oldest end first."""
+    for root in _ended(state, ids, before, strictly=strictly):
         if root.parent_instance_id is not None and root_of(state, root) is not root:
             continue
         tree = [found for name in tree_of(state, root.instance_id) if (found := state.get(Instance, name)) is not None]
-        if any(effective_status(state, member) is InstanceStatus.RUNNING for member in tree):
-            continue
-        gone += tree
-        roots += 1
-        if roots == command.limit:
-            break
-    return _deleted(state, gone, command.cmd)
+        if not any(effective_status(state, member) is InstanceStatus.RUNNING for member in tree):
+            yield tree
 
 
-def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None) -> Iterator[Instance]:
+def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None, *, strictly: bool) -> Iterator[Instance]:
     """Walk the ended instances a filter names, oldest end first."""
     until = FOREVER if before is None else before
     walk: Iterator[Instance]
@@ -138,11 +140,13 @@ def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None) ->
         walk = iter(sorted(named, key=lambda found: (found.completed_at or FOREVER, found.instance_id)))
     for instance in walk:
         over = instance.completed_at is not None and instance.status in OVER
-        if over and (before is None or (instance.completed_at or FOREVER) < before):
+        ended = instance.completed_at or FOREVER
+        if over and (before is None or ended < before or (ended == before and not strictly)):
             yield instance
 
 
-def _deleted(state: State, instances: Sequence[Instance], cmd: str) -> Decision:
+def deletion(state: State, instances: Sequence[Instance], cmd: str) -> Decision:
+    """Delete these instances with all that belongs to them."""
     events: list[Event] = []
     executions = recorded = messages = 0
     for instance in instances:

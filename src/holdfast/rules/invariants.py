@@ -11,16 +11,29 @@ from holdfast.model.records import AUTHORITY, Authority, HeldKey, Queue, Record,
 from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
-from holdfast.rules.flowinvariants import Fault, Whole, flow_faults
+from holdfast.model.webhooks import Delivery, DeliveryStatus
+from holdfast.rules.flowinvariants import Fault, Whole, flow_faults, set_aside
 from holdfast.rules.groupfold import OVER, counts_of, moved, started_by, status_of
 from holdfast.rules.keys import table_key
 from holdfast.rules.order import rank_of
+from holdfast.rules.recovery import unfollowed
 from holdfast.rules.retry import automatic_heir
 
 R = TypeVar("R", bound=Record)
 
 #: A store may forget older runs of a job than its newest so many.
 RUNS_KEPT = 20
+
+
+#: What is put right by itself.
+_AT_START = "It is mended when a worker starts."
+_BY_HAND = "Run `holdfast store repair`: it writes the run to a file, then removes it."
+
+
+def reported(state: Whole) -> Iterator[Fault]:
+    """List what a check of a store tells: broken invariants, and what was set aside for people to look at."""
+    yield from violations(state)
+    yield from set_aside(state)
 
 
 def violations(state: Whole) -> Iterator[Fault]:
@@ -45,10 +58,15 @@ def violations(state: Whole) -> Iterator[Fault]:
         owners[run.token] = run.run_id
         if run.token > authority.last_token:
             yield Fault("A3", f"run {run.run_id} has token {run.token} above {authority.last_token}", run.run_id)
+    for job in unfollowed(state):
+        left = job.max_attempts - job.attempts
+        message = f"job {job.job_id} of a chain FAILED with {left} attempts left, and no job follows it"
+        yield Fault("chain", message, job.job_id, _AT_START)
     for held in state.all(HeldKey):
         yield from _key_faults(state, held)
     yield from _schedule_faults(state)
     yield from flow_faults(state)
+    yield from _delivery_faults(state)
     yield from _group_faults(state)
     yield from _reservation_faults(state)
 
@@ -63,7 +81,8 @@ def _job_faults(state: Whole, job: Job) -> Iterator[Fault]:
     runs = state.runs(job.job_id)
     open_runs = [run for run in runs if run.status is None]
     if len(open_runs) != running:
-        yield Fault("PERS-001", f"job {job.job_id} is {job.status} with {len(open_runs)} open runs", job.job_id)
+        message = f"job {job.job_id} is {job.status} with {len(open_runs)} open runs"
+        yield Fault("PERS-001", message, job.job_id, _AT_START if running and not open_runs else "")
     elif running and open_runs[0].token != job.token:
         yield Fault("PERS-003", f"job {job.job_id} and its open run have different tokens", job.job_id)
     numbers = [run.run_no for run in runs if run.run_no]
@@ -144,7 +163,7 @@ def _count_faults(group: Group, found: Group | None) -> Iterator[Fault]:
         yield Fault("group", message, group.group_id)
     if group.status is not status_of(group):
         message = f"group {group.group_id} is {group.status}, its members say {status_of(group)}"
-        yield Fault("INV-006", message, group.group_id)
+        yield Fault("INV-006", message, group.group_id, _AT_START)
     if (group.finished_at is not None) != (group.status in OVER):
         message = f"group {group.group_id} is {group.status} with finished_at {group.finished_at}"
         yield Fault("INV-006", message, group.group_id)
@@ -155,9 +174,23 @@ def _count_faults(group: Group, found: Group | None) -> Iterator[Fault]:
 
 def _run_faults(state: Whole, run: Run) -> Iterator[Fault]:
     if state.get(Job, run.job_id) is None:
-        yield Fault("PERS-002", f"run {run.run_id} has no job {run.job_id}", run.run_id)
+        yield Fault("PERS-002", f"run {run.run_id} has no job {run.job_id}", run.run_id, _BY_HAND)
     if (run.finished_at is None) != (run.status is None):
         yield Fault("INV-002", f"run {run.run_id} is {run.status} with finished_at {run.finished_at}", run.run_id)
+
+
+def _delivery_faults(state: Whole) -> Iterator[Fault]:
+    owed: dict[tuple[str, str, str], str] = {}
+    for delivery in state.all(Delivery):
+        name = delivery.delivery_id
+        debt = (delivery.webhook_id, delivery.run_id, delivery.event)
+        if debt in owed:
+            yield Fault("PERS-009", f"deliveries {owed[debt]} and {name} tell one webhook of one run", name)
+        owed[debt] = name
+        if (delivery.finished_at is None) != (delivery.status is DeliveryStatus.PENDING):
+            yield Fault("delivery", f"delivery {name} is {delivery.status} with an end at {delivery.finished_at}", name)
+        if delivery.claimed_until is not None and delivery.status is not DeliveryStatus.PENDING:
+            yield Fault("delivery", f"delivery {name} is {delivery.status} and still claimed", name)
 
 
 def _schedule_faults(state: Whole) -> Iterator[Fault]:

@@ -21,11 +21,13 @@ from holdfast.model.events import (
     LeaseGranted,
     LeaseReleased,
 )
+from holdfast.model.flowcommands import FetchActivity
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus
 from holdfast.model.outcomes import Extended, Grant, Leased, Refusal, Reported, Swept, refuse
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp, later, seconds_between
+from holdfast.rules.affinity import claim, may_take
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.fold import LOST, after_grant
@@ -58,11 +60,14 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     places = Places(state, command.namespace, command.queues, now, command.n)
     events: list[Event] = []
     grants: list[Grant] = []
+    claims: list[Event] = []
     token = authority.last_token
     until = Moments(now)
     for job in places.candidates(command.job_types):
         # A clock that was set back makes a job wait again that had been made ready.
         if job.direct or (job.not_before is not None and job.not_before > now):
+            continue
+        if not may_take(state, job, command.worker_id, now):
             continue
         if job.expires_at is not None and job.expires_at <= now:
             if len(events) - len(grants) < IN_THE_WAY:
@@ -72,12 +77,13 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
         token = Token(token + 1)
         event = granted(job, command, until, token, RunId(draws.new_id()))
         events.append(event)
+        claims += claim(state, job, command.worker_id, job.lease_s, now)
         grants.append(Grant(after_grant(job, event, now), event.run_id, token, until.left(event.lease_expires_at)))
         if len(grants) == command.n:
             break  # before the next is looked for: it may stand behind many that must wait
     if grants and command.cmd:
         events.append(remember(command, None))
-    return answer(Leased(grants=tuple(grants)), *lapsed, *events)
+    return answer(Leased(grants=tuple(grants)), *lapsed, *events, *claims)
 
 
 def current_grant(state: State, job: Job, now: Timestamp) -> Grant:
@@ -108,10 +114,12 @@ class Moments(dict[float, Timestamp]):
         return self._seconds[when]
 
 
-def granted(job: Job, command: Lease | StartDirect, until: Moments, token: Token, run_id: RunId) -> LeaseGranted:
+def granted(
+    job: Job, command: Lease | StartDirect | FetchActivity, until: Moments, token: Token, run_id: RunId
+) -> LeaseGranted:
     """Give the event that makes whoever asks the holder of a job."""
     deadline = None if job.timeout_s is None else until[job.timeout_s + DEADLINE_SLACK_S]
-    asked_s = command.lease_s if isinstance(command, Lease) else None
+    asked_s = None if isinstance(command, StartDirect) else command.lease_s
     expiry = until[job.lease_s if asked_s is None else asked_s]
     return LeaseGranted(
         job_id=job.job_id,
@@ -252,8 +260,13 @@ def lapse_reason(job: Job, jump: ClockJump | None) -> str:
     return "clock_jump" if jumped else "timeout"
 
 
-def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws) -> Iterator[Event]:
-    """Revoke a lease: the run is LOST, the job goes back, on to a successor, or is DEAD."""
+def expiry_events(
+    job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws, *, run_id: RunId | None = None
+) -> Iterator[Event]:
+    """Revoke a lease: the run is LOST, the job goes back, on to a successor, or is DEAD.
+
+    With `run_id` the run is made for it: the lease had none.
+    """
     assert job.token is not None
     if reason == "timeout" and job.deadline_at is not None and now >= job.deadline_at:
         reason = "deadline"
@@ -270,7 +283,14 @@ def expiry_events(job: Job, now: Timestamp, reason: str, cmd: str, draws: Draws)
     else:
         to = JobStatus.QUEUED
     yield LeaseExpired(
-        job_id=job.job_id, token=job.token, reason=reason, counted=counted, to=to, successor=follows, cmd=cmd
+        job_id=job.job_id,
+        token=job.token,
+        reason=reason,
+        counted=counted,
+        to=to,
+        successor=follows,
+        run_id=run_id,
+        cmd=cmd,
     )
     if follows is not None:
         counted_job = msgspec.structs.replace(job, expiries=expiries, error=LOST)

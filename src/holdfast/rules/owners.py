@@ -37,6 +37,8 @@ from holdfast.rules.mail import Post
 from holdfast.rules.state import State
 
 _ENDS = (JobCompleted, JobFailed, JobSnoozed, LeaseReleased, LeaseExpired, JobCancelled, JobSkipped, JobDead)
+#: Instance, execution, event.
+Owner = tuple[str, int, int]
 _encode = msgspec.json.Encoder().encode
 _details = msgspec.json.Decoder(ErrorDetails)
 
@@ -50,9 +52,10 @@ def told_owners(state: State, events: Sequence[Event], now: Timestamp) -> list[E
     post = Post(state, Order(cmd=ends[0].cmd, actor=ends[0].actor), now)
     for event in ends:
         job = _job(state, event.job_id, events)
-        if job is None or job.owner is None or job.job_id in told:
+        owner = None if job is None else owned_by(job.owner)
+        if job is None or owner is None or job.job_id in told:
             continue
-        message = _message(job, job.owner, event)
+        message = _message(job, owner, event)
         if message is not None:
             post.send(message, tells_of=job.job_id)
     return post.events
@@ -65,7 +68,7 @@ def _job(state: State, job_id: str, events: Sequence[Event]) -> Job | None:
     return next((made.job for made in events if isinstance(made, JobCreated) and made.job.job_id == job_id), None)
 
 
-def _message(job: Job, owner: str, event: Event) -> NewMessage | None:
+def _message(job: Job, owner: Owner, event: Event) -> NewMessage | None:
     """Give what one end tells, or None if it is not the end."""
     match event:
         case JobCompleted(result=result):
@@ -123,11 +126,11 @@ def _as_text(payload: msgspec.Raw) -> msgspec.Raw:
     return payload if ref_in(payload) is not None else msgspec.Raw(_encode(str(payload, "utf-8")))
 
 
-def _failed(owner: str, details: msgspec.Raw) -> NewMessage:
+def _failed(owner: Owner, details: msgspec.Raw) -> NewMessage:
     return _item(owner, "ActivityFailed", "details", details)
 
 
-def _item(owner: str, kind: str, field: str, payload: msgspec.Raw) -> NewMessage:
-    instance_id, execution_id, event_id = owned_by(owner)
+def _item(owner: Owner, kind: str, field: str, payload: msgspec.Raw) -> NewMessage:
+    instance_id, execution_id, event_id = owner
     item = {"type": kind, "instance": instance_id, "execution_id": execution_id, "id": event_id, field: payload}
     return NewMessage(item=msgspec.Raw(_encode(item)), instance_id=instance_id, kind=kind)

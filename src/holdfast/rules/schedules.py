@@ -1,12 +1,11 @@
 """Schedules: made, edited, paused, resumed, reset and removed. When they fire is `timetable`'s, what then `firing`'s.
 
-Every definition is checked whole before anything changes, and one that would never fire is refused. Whoever edits its
-times makes it fire from now on; what passed while it was paused is not missed.
+What may be one is told by `definitions`; one that would never fire is refused. Whoever edits its times makes it fire
+from now on; what passed while it was paused is not missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -28,26 +27,16 @@ from holdfast.model.events import (
     ScheduleResumed,
     ScheduleUpdated,
 )
-from holdfast.model.outcomes import Done, Refusal, Saved, refuse
+from holdfast.model.outcomes import Done, Saved
 from holdfast.model.payloads import EMPTY, NULL, shorten_error
-from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, ScheduleChanges
+from holdfast.model.schedules import NewSchedule, Schedule, ScheduleChanges
 from holdfast.model.times import Timestamp
-from holdfast.rules.checks import (
-    MAX_DURATION_S,
-    Problem,
-    check_between,
-    check_duration,
-    check_queue,
-    check_time,
-)
-from holdfast.rules.cron import parse_cron
 from holdfast.rules.decision import Decision, answer, deny
+from holdfast.rules.definitions import fault_in
 from holdfast.rules.draws import Draws
-from holdfast.rules.fires import parse_zone
 from holdfast.rules.state import State
-from holdfast.rules.templates import find_template, option_problems, stale
-from holdfast.rules.timetable import Planned, after_a_pause, plan
-from holdfast.rules.values import name_problems
+from holdfast.rules.templates import stale
+from holdfast.rules.timetable import Planned, after_a_pause, begun_ahead, plan
 
 replace = msgspec.structs.replace
 
@@ -56,65 +45,7 @@ _TIMES = frozenset({"cron_expression", "interval_s", "run_at", "timezone", "star
 _NOWHEN = Planned(None, None)
 
 
-# --- what may be a schedule -------------------------------------------------------------------------------------------
-
-
-def fault_in(state: State, schedule: Schedule) -> Refusal | None:
-    """Say what is wrong with a definition, or None."""
-    fault = fault_in_itself(schedule)
-    if fault is not None or schedule.template_id is None:
-        return fault
-    template = find_template(state, schedule.template_id)
-    if isinstance(template, Refusal):
-        return template
-    if template.namespace != schedule.namespace:
-        message = f"template {template.name} belongs to another namespace. Nothing was changed."
-        return refuse(InvalidValue, message, field="template_id")
-    return None
-
-
-def fault_in_itself(schedule: Schedule) -> Refusal | None:
-    """Say what is wrong with a definition, whatever there is beside it, or None."""
-    for field, complaint in _problems(schedule):
-        return refuse(InvalidValue, f"{field}: {complaint}. Nothing was changed.", field=field)
-    try:
-        parse_zone(schedule.timezone)
-        if schedule.cron_expression is not None:
-            parse_cron(schedule.cron_expression)
-    except InvalidValue as problem:
-        message = f"{problem.message} Nothing was changed."
-        return refuse(InvalidValue, message, hint=problem.hint or "", **problem.facts)
-    return None
-
-
-def _problems(schedule: Schedule) -> Iterator[Problem]:
-    yield from name_problems("name", schedule.name)
-    if schedule.namespace:
-        yield from name_problems("namespace", schedule.namespace)
-    if (schedule.template_id is None) == (schedule.job_type is None):
-        yield "target", "name one task, or one template"
-    if schedule.job_type is not None:
-        yield from name_problems("job_type", schedule.job_type)
-    kinds = (schedule.cron_expression, schedule.interval_s, schedule.run_at)
-    if sum(kind is not None for kind in kinds) != 1:
-        yield "cron_expression", "give a cron expression, an interval or one time, and only one of them"
-    if schedule.interval_s is not None:
-        yield from check_between("interval_s", schedule.interval_s, 1, MAX_DURATION_S)
-    yield from check_time("run_at", schedule.run_at)
-    yield from check_time("start_at", schedule.start_at)
-    yield from check_time("end_at", schedule.end_at)
-    if schedule.start_at is not None and schedule.end_at is not None and schedule.start_at >= schedule.end_at:
-        yield "end_at", f"{schedule.end_at} is not later than start_at"
-    if schedule.queue is not None:
-        yield from check_queue("", schedule.queue)
-    if schedule.priority is not None:
-        yield from check_between("priority", schedule.priority, -100, 100)
-    yield from check_duration("grace_s", schedule.grace_s)
-    yield from check_duration("jitter_s", schedule.jitter_s)
-    yield from check_duration("catch_up_window_s", schedule.catch_up_window_s)
-    if schedule.overlap is Overlap.SKIP and schedule.catch_up is CatchUp.ALL:
-        yield "overlap", "skip would skip all but one of the fires that catch_up 'all' makes up for"
-    yield from option_problems(schedule.options, schedule.namespace)
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 def _never(schedule: Schedule) -> Decision:
@@ -204,6 +135,9 @@ def _edit(
     if edited == schedule:
         return answer(Saved(id=schedule.schedule_id, version=schedule.version))
     if edited.name != schedule.name:
+        if schedule.source == "code":
+            message = f"schedule {schedule.name} is declared in code, which would make it again. Nothing was changed."
+            return deny(InvalidOperation, message, hint="Rename it there.", schedule_id=schedule.schedule_id)
         other = state.by_name(Schedule, schedule.namespace, edited.name)
         if other is not None:
             return _taken(other)
@@ -289,15 +223,19 @@ def decide_reset(state: State, command: ResetSchedule, now: Timestamp, draws: Dr
     schedule = state.get(Schedule, command.schedule_id)
     if schedule is None:
         return missing(command.schedule_id)
-    planned = plan(schedule, now, draws.fraction()) if schedule.enabled else _NOWHEN
+    begin = begun_ahead(schedule, now)
+    changes = ScheduleChanges() if begin is None else ScheduleChanges(start_at=begin)
+    edited = replace(schedule, **changes.given())
+    planned = plan(edited, now, draws.fraction()) if schedule.enabled else _NOWHEN
     ahead = schedule.last_fire_at is not None and schedule.last_fire_at > now
-    if not ahead and planned.fire_at == schedule.next_fire_at:
+    if not ahead and begin is None and planned.fire_at == schedule.next_fire_at:
         return answer(Saved(id=schedule.schedule_id, version=schedule.version))
     event = ScheduleUpdated(
         schedule_id=schedule.schedule_id,
         version=schedule.version + 1,
         next_fire_at=planned.fire_at,
         next_trigger_at=planned.trigger_at,
+        changes=changes,
         is_reset=ahead,
         cmd=command.cmd,
         actor=command.actor,

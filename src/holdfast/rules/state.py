@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import Key, Record
@@ -34,10 +35,6 @@ class Lane(StrEnum):
     TTL = "ttl"
     #: QUEUED jobs by `not_before`, without those that wait for others of their group.
     DELAYED = "delayed"
-    #: COMPLETED and CANCELLED jobs that belong to no group, by their end.
-    DONE = "done"
-    #: FAILED and DEAD jobs that belong to no group, by their end.
-    FAILED = "failed"
     #: Remembered commands by the time they were done.
     COMMAND = "command"
     #: Held keys by the end of their window.
@@ -149,6 +146,17 @@ class State(FlowState, Protocol):
         """Give the member of a group that is QUEUED or RUNNING and has the lowest number, or None if none is."""
         ...
 
+    def unfollowed(self) -> Iterator[Job]:
+        """Walk the FAILED jobs of chains that have attempts left and no automatic successor, by id.
+
+        Asked once, at start. What has no chains pays nothing.
+        """
+        ...
+
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id. Those that have ended cost nothing."""
+        ...
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id. Cheap where there are none: every ended run asks."""
         ...
@@ -195,6 +203,23 @@ class State(FlowState, Protocol):
 
     def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
         """Walk the records of a lane whose time is at or before `until`, earliest first, then by id. Lazy."""
+        ...
+
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        ...
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue whose end is at or before `until`, earliest first, then by id.
+
+        - With `failed` the FAILED and DEAD ones, otherwise the COMPLETED and CANCELLED ones.
+        - What belongs to a group is left out.
+        - Lazy.
+        """
+        ...
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> tuple[Timestamp, str] | None:
+        """Give the end and the id of the newest such job beyond the `keep` newest, or None if there are no more."""
         ...
 
     def local_leases(self) -> Iterator[Job]:

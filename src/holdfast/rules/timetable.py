@@ -80,16 +80,19 @@ def _steps(schedule: Schedule, step: timedelta, after: Timestamp) -> Iterator[Ti
 
 def plan(schedule: Schedule, after: Timestamp, chance: float) -> Planned:
     """Give the next fire later than `after`, put off by its jitter; `chance` in [0, 1) decides by how much."""
-    times = nominal(schedule, after)
-    fire_at = next(times, None)
+    fire_at = next(nominal(schedule, after), None)
     if fire_at is None:
         return Planned(None, None)
-    most = schedule.jitter_s
-    if most:
-        following = next(times, None)
-        if following is not None:
-            most = min(most, seconds_between(fire_at, following) / 2)
+    most = _jitter(schedule, fire_at)
     return Planned(fire_at, later(fire_at, most * chance) if most else fire_at)
+
+
+def _jitter(schedule: Schedule, fire_at: Timestamp) -> float:
+    """Give the most seconds that a fire is put off: no more than half the way to the following one."""
+    if not schedule.jitter_s:
+        return 0.0
+    following = next(nominal(schedule, fire_at), None)
+    return schedule.jitter_s if following is None else min(schedule.jitter_s, seconds_between(fire_at, following) / 2)
 
 
 def due(schedule: Schedule, now: Timestamp) -> Round | None:
@@ -107,7 +110,9 @@ def due(schedule: Schedule, now: Timestamp) -> Round | None:
     if schedule.catch_up is CatchUp.ALL:
         return _each(schedule, fire_at, oldest, now)
     number, until = _passed(schedule, fire_at, now)
-    return Round((until,), number - 1, until) if until >= oldest else Round((), number, until)
+    # Awake all the time, it might have put off until now what it has not drawn yet.
+    is_made = until >= oldest or (until > fire_at and later(until, _jitter(schedule, until)) >= oldest)
+    return Round((until,), number - 1, until) if is_made else Round((), number, until)
 
 
 def is_late(schedule: Schedule, now: Timestamp) -> bool:
@@ -144,6 +149,19 @@ def _passed(schedule: Schedule, first: Timestamp, until: Timestamp) -> tuple[int
     return 1 + more, stamp(moment(first) + more * rule)
 
 
+def how_many(schedule: Schedule, since: Timestamp, until: Timestamp, most: int) -> int:
+    """Count the nominal fires in [since, until) without walking them; beyond `most` it stops soon."""
+    total, span_s = 0, 30 * 86_400.0
+    while since < until and total <= most:
+        end = min(until, later(since, span_s))
+        first = next(nominal(schedule, later(since, -1e-6)), None)
+        if first is None:
+            break
+        total += _passed(schedule, first, later(end, -1e-6))[0] if first < end else 0
+        since, span_s = end, span_s * 2
+    return total
+
+
 def _rule_of(schedule: Schedule) -> Cron | timedelta:
     """Give the expression of a schedule, or its interval."""
     if schedule.cron_expression is None:
@@ -154,13 +172,13 @@ def _rule_of(schedule: Schedule) -> Cron | timedelta:
 
 
 def _oldest(schedule: Schedule, now: Timestamp) -> Timestamp:
-    """Give the oldest time that is made up for."""
-    if schedule.catch_up is CatchUp.NONE:
-        return later(now, -schedule.grace_s)
+    """Give the oldest time that is made up for. What is within its grace is on time, whatever the window."""
     window_s = schedule.catch_up_window_s
-    if window_s is None and schedule.catch_up is CatchUp.ALL:
-        window_s = WINDOW_S
-    return FIRST if window_s is None else later(now, -window_s)
+    if schedule.catch_up is CatchUp.NONE:
+        window_s = 0.0
+    elif window_s is None:
+        window_s = WINDOW_S if schedule.catch_up is CatchUp.ALL else None
+    return FIRST if window_s is None else later(now, -max(window_s, schedule.grace_s))
 
 
 def after_a_pause(schedule: Schedule, now: Timestamp) -> Timestamp:
@@ -177,8 +195,16 @@ def passes_over(schedule: Schedule, now: Timestamp) -> Timestamp | None:
     planned = schedule.next_fire_at
     if not schedule.enabled or (planned is not None and planned <= now):
         return None
-    first = next(nominal(schedule, now), None)
+    first = begun_ahead(schedule, now) or next(nominal(schedule, now), None)
     return first if first is not None and (planned is None or first < planned) else None
+
+
+def begun_ahead(schedule: Schedule, now: Timestamp) -> Timestamp | None:
+    """Give when an interval would fire first if it were made now, where it was made by a clock that had run ahead."""
+    if schedule.run_at is not None or schedule.start_at is not None or schedule.created_at <= now:
+        return None
+    rule = _rule_of(schedule)
+    return later(now, rule.total_seconds()) if isinstance(rule, timedelta) else None
 
 
 class Preview(NamedTuple):

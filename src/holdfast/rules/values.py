@@ -15,11 +15,9 @@ from holdfast.model.commands import (
     ClaimDeliveries,
     Command,
     CreateGroup,
+    DropRuns,
     EndDelivery,
-    EndSession,
-    EndSessions,
     Enqueue,
-    Expire,
     Extend,
     Fail,
     Fire,
@@ -44,6 +42,7 @@ from holdfast.model.ids import is_id, is_name
 from holdfast.model.instances import is_owner
 from holdfast.model.jobs import Backoff, KeyHold
 from holdfast.model.outcomes import Refusal, refuse
+from holdfast.model.retention import OF_THE_STORE, Retention
 from holdfast.rules.checks import (
     MAX_DURATION_S,
     Problem,
@@ -72,6 +71,8 @@ MAX_SWEEP = 10_000
 #: Deliveries that one command claims.
 MAX_CLAIMS = 100
 MAX_PLACES = 1_000_000
+#: The most ended jobs, or events, that a number can ask to keep.
+MAX_KEPT = 1_000_000_000
 #: The longest period of a rate in seconds, 31 days: its runs are kept as long, whatever retention says.
 MAX_PERIOD_S = 31 * 86_400
 
@@ -133,31 +134,26 @@ def _problems(command: Command) -> Iterator[Problem]:
             yield from _settings(settings)
         case Reserve() | RenewReservation() | StartDirect():
             yield from _reserving(command)
-        case Backfill(backfill_id=backfill_id, since=since, until=until, limit=limit):
+        case Backfill(backfill_id=backfill_id, since=since, until=until):
             yield from check_label("backfill_id", backfill_id)
             yield from check_time("since", since)
             yield from check_time("until", until)
-            yield from check_between("limit", limit, 1, MAX_SWEEP)
         case Fire(expected=expected) | Replan(expected=expected):
             yield from check_time("expected", expected)
-        case ClaimDeliveries() | EndDelivery():
+        case EndDelivery():
             yield from _sending(command)
-        case Expire(limit=limit) | EndSessions(limit=limit) | EndSession(limit=limit):
-            yield from check_between("limit", limit, 1, MAX_SWEEP)
-        case Prune(retention=retention, limit=limit):
-            yield from check_between("limit", limit, 1, MAX_SWEEP)
-            yield from check_between("retention.done_s", retention.done_s, 0, math.inf)
-            yield from check_between("retention.failed_s", retention.failed_s, 0, math.inf)
-            yield from check_between("retention.deliveries_s", retention.deliveries_s, 0, math.inf)
-            yield from check_between("retention.reservations_s", retention.reservations_s, 0, math.inf)
+        case DropRuns(runs=runs):
+            if not 1 <= len(runs) <= MAX_SWEEP:
+                yield "runs", f"{len(runs)} runs; one command takes 1 to {MAX_SWEEP:,}"
+            for run_id in runs:
+                yield from check_label("runs", run_id)
+        case Prune(retention=retention):
+            yield from retention_problems(retention, math.inf)
         case _:
             return
 
 
-def _sending(command: ClaimDeliveries | EndDelivery) -> Iterator[Problem]:
-    if isinstance(command, ClaimDeliveries):
-        yield from check_between("limit", command.limit, 1, MAX_CLAIMS)
-        return
+def _sending(command: EndDelivery) -> Iterator[Problem]:
     yield from check_time("claimed_until", command.claimed_until)
     if command.status is not None:
         yield from check_between("status", command.status, 100, 999)
@@ -190,6 +186,9 @@ def _named(command: Command) -> Iterator[Problem]:
         number = getattr(command, field)
         if number is not None and not -(1 << 63) <= number < 1 << 63:
             yield field, f"{shown(number)} does not fit 64 bits"
+    for field in _fields_among(type(command), ("limit",)):
+        most = MAX_CLAIMS if isinstance(command, ClaimDeliveries) else MAX_SWEEP
+        yield from check_between(field, getattr(command, field), 1, most)
 
 
 @cache
@@ -342,6 +341,18 @@ def _changes(changes: JobChanges) -> Iterator[Problem]:
         yield from check_tags(changes.tags)
 
 
+def retention_problems(retention: Retention, longest_s: float = MAX_DURATION_S) -> Iterator[Problem]:
+    """Check how ended work is kept."""
+    for field in ("done_s", "failed_s", "logs_s", "deliveries_s", "reservations_s", "workflows_s", "feed_s"):
+        seconds = getattr(retention, field)
+        if seconds is not None:
+            yield from check_between(f"retention.{field}", seconds, 0, longest_s)
+    for field in ("done_max", "failed_max", "feed_max"):
+        most = getattr(retention, field)
+        if most is not None:
+            yield from check_between(f"retention.{field}", most, 0, MAX_KEPT)
+
+
 def _settings(changes: QueueChanges) -> Iterator[Problem]:
     given = changes.given()
     if not given:
@@ -354,6 +365,11 @@ def _settings(changes: QueueChanges) -> Iterator[Problem]:
         yield from check_between("rate_period_s", changes.rate_period_s, 0.001, MAX_PERIOD_S)
     if isinstance(changes.aging_s, int | float):
         yield from check_between("aging_s", changes.aging_s, 0.001, MAX_DURATION_S)
+    if isinstance(changes.retention, Retention):
+        yield from retention_problems(changes.retention)
+        for field in OF_THE_STORE:
+            if getattr(changes.retention, field) is not None:
+                yield f"retention.{field}", "is for the store as a whole, not for a queue"
     pair = (given.get("rate_count", msgspec.UNSET), given.get("rate_period_s", msgspec.UNSET))
     if len({msgspec.UNSET if part is msgspec.UNSET else part is None for part in pair}) > 1:
         yield "rate_period_s", "a rate is a number of starts and a period: set both, or take both away"

@@ -25,7 +25,7 @@ from holdfast.model.instances import (
     Message,
     Turn,
     message_key,
-    owned_by,
+    owner_prefix,
 )
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp
@@ -87,7 +87,7 @@ class Flowlines:
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    def reindex_message(self, before: Message | None, after: Message | None) -> None:
+    def _reindex_message(self, before: Message | None, after: Message | None) -> None:
         """Follow a message."""
         message = after or before
         assert message is not None
@@ -134,7 +134,7 @@ class Flowlines:
         del box.visible[bisect_left(box.visible, (message.due_at, message.seq))]
         box.starts -= message.is_start
 
-    def deliver(self, now: Timestamp, limit: int, messages: Mapping[str, Message]) -> None:
+    def _deliver(self, now: Timestamp, limit: int, messages: Mapping[str, Message]) -> None:
         """Let up to `limit` messages be delivered whose time has come."""
         for when, key in list(islice(self._due[Lane.MAIL].walk(), limit)):
             if when > now:
@@ -186,7 +186,7 @@ class Flowlines:
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    def reindex_turn(self, before: Turn | None, after: Turn | None) -> None:
+    def _reindex_turn(self, before: Turn | None, after: Turn | None) -> None:
         """Follow a turn."""
         if before is not None:
             self._turns.pop(before.instance_id, None)
@@ -221,7 +221,7 @@ class Flowlines:
 
     # --- instances --------------------------------------------------------------------------------------------------
 
-    def reindex_instance(self, before: Instance | None, after: Instance | None) -> None:
+    def _reindex_instance(self, before: Instance | None, after: Instance | None) -> None:
         """Follow an instance."""
         if before is not None:
             del self._instances[before.instance_id]
@@ -289,7 +289,7 @@ class Flowlines:
         found = self._children.get(instance_id, {}).values()
         return [child.instance_id for child in sorted(found, key=lambda child: child.seq)]
 
-    def reindex_execution(self, before: Execution | None, after: Execution | None) -> None:
+    def _reindex_execution(self, before: Execution | None, after: Execution | None) -> None:
         """Follow an execution; its history goes with it, when the batch is over."""
         if before is not None:
             _drop(self._executions, before.instance_id, before.execution_id)
@@ -307,7 +307,7 @@ class Flowlines:
 
     # --- histories --------------------------------------------------------------------------------------------------
 
-    def reindex_row(self, before: HistoryRow | None, after: HistoryRow | None) -> None:
+    def _reindex_row(self, before: HistoryRow | None, after: HistoryRow | None) -> None:
         """Follow a row of a history: nearly always a new one behind the last."""
         row = after or before
         assert row is not None
@@ -328,7 +328,7 @@ class Flowlines:
         first = bisect_left(rows, after + 1, key=_event_id)
         return rows[first:] if limit is None else rows[first : first + limit]
 
-    def orphans(self) -> list[HistoryRow]:
+    def _orphaned(self) -> list[HistoryRow]:
         """Give the rows whose execution is gone for good, and forget which they are."""
         if not self._orphans:
             return []
@@ -338,7 +338,7 @@ class Flowlines:
 
     # --- what instances remember ------------------------------------------------------------------------------------
 
-    def reindex_key(self, before: KeyValue | None, after: KeyValue | None) -> None:
+    def _reindex_key_value(self, before: KeyValue | None, after: KeyValue | None) -> None:
         """Follow a key of an instance."""
         if after is not None:
             self._keys.setdefault(after.instance_id, {})[after.key] = after
@@ -350,7 +350,7 @@ class Flowlines:
         found = self._keys.get(instance_id, {})
         return [found[key] for key in sorted(found)]
 
-    def reindex_decision(self, before: Decision | None, after: Decision | None) -> None:
+    def _reindex_decision(self, before: Decision | None, after: Decision | None) -> None:
         """Follow a question."""
         if after is not None:
             self._decisions.setdefault(after.instance_id, {})[after.decision_id] = after
@@ -364,7 +364,7 @@ class Flowlines:
 
     # --- activities -------------------------------------------------------------------------------------------------
 
-    def reindex_activity(self, before: Job | None, after: Job | None) -> None:
+    def _reindex_activity(self, before: Job | None, after: Job | None) -> None:
         """Follow a job that is an activity, or goes to one worker; others cost two looks."""
         for job, by in ((before, -1), (after, 1)):
             if job is None:
@@ -376,13 +376,14 @@ class Flowlines:
                 self._count_activity(job, job.owner, by)
 
     def _count_activity(self, job: Job, owner: str, by: int) -> None:
-        instance_id = owned_by(owner)[0]
+        # The owner up to its last two numbers: what `owner_prefix` says for the instance.
+        prefix = owner.rsplit(",", 2)[0] + ","
         if by > 0:
             self._owned.setdefault(owner, {})[job.job_id] = job
-            self._jobs_of.setdefault(instance_id, {})[job.job_id] = job
+            self._jobs_of.setdefault(prefix, {})[job.job_id] = job
         else:
             _drop(self._owned, owner, job.job_id)
-            _drop(self._jobs_of, instance_id, job.job_id)
+            _drop(self._jobs_of, prefix, job.job_id)
         if job.status is JobStatus.QUEUED:
             _count(self._activities_waiting, job.queue, by)
         if job.token is not None:
@@ -401,7 +402,7 @@ class Flowlines:
 
     def activities_of(self, instance_id: str) -> Sequence[Job]:
         """Give the jobs of all activities of an instance, by id."""
-        found = self._jobs_of.get(instance_id, {})
+        found = self._jobs_of.get(owner_prefix(instance_id), {})
         return [found[job_id] for job_id in sorted(found)]
 
     def owned_queues(self) -> Sequence[str]:
@@ -410,7 +411,7 @@ class Flowlines:
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
-    def reindex_affinity(self, before: Affinity | None, after: Affinity | None) -> None:
+    def _reindex_affinity(self, before: Affinity | None, after: Affinity | None) -> None:
         """Follow a session."""
         if before is not None:
             _drop(self._affinities, before.owner_id, before.session)

@@ -13,11 +13,11 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidValue, StoreClosed
 from holdfast.model.events import Event, encode_event
 from holdfast.model.times import Timestamp
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
-from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
 from holdfast.stores.tables import Tables
 
 #: Events kept for the feed; older ones are forgotten.
@@ -87,11 +87,11 @@ class MemoryStore:
         with self._lock:
             return self._added.wait_for(lambda: self._closed or self._tables.seq > after, timeout)
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Forget old events."""
         with self._lock:
             count = 0
-            while self._entries and self._entries[0].ts < before and count < limit:
+            while self._entries and count < limit and (self._entries[0].ts < before or self._entries[0].seq <= upto):
                 self._entries.popleft()
                 count += 1
             return count
@@ -100,7 +100,7 @@ class MemoryStore:
         """Check the invariants of the records."""
         with self.read() as view:
             named = list(view.named())
-            found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(view)]
+            found = [finding_of(fault) for fault in reported(view)]
         return found + missing_blobs(self.blobs, named)
 
     def snapshot(self) -> None:

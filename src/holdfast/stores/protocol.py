@@ -12,12 +12,12 @@ import msgspec
 from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
-from holdfast.model.ids import JobId
 from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus
+from holdfast.rules.flowinvariants import Fault
 from holdfast.rules.state import Lane, State
 from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
 
@@ -69,6 +69,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int | None = None
     #: The record concerned.
     id: str | None = None
+
+
+def finding_of(fault: Fault) -> Finding:
+    """Give a broken invariant as a finding."""
+    return Finding(code=fault.code, message=fault.message, remedy=fault.remedy, id=fault.id)
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,8 +165,8 @@ class View(State, Protocol):
         """Give the matching groups, newest first (created_at, then id, descending)."""
         ...
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order; of every namespace."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order; of every namespace."""
         ...
 
     def counts(self) -> Sequence[QueueCount]:
@@ -259,8 +264,12 @@ class Store(Protocol):
         """Return True as soon as an event above `after` is durable, False when `timeout` seconds have passed."""
         ...
 
-    def trim(self, before: Timestamp, limit: int) -> int:
-        """Forget events older than `before` that nothing needs any more; return how many (at most `limit`)."""
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
+        """Forget events older than `before`, or numbered up to `upto`, that nothing needs any more.
+
+        - Returns how many, at most `limit`.
+        - A store whose log is also its feed may keep more.
+        """
         ...
 
     def check(self) -> list[Finding]:
@@ -303,6 +312,10 @@ class HandMade(Protocol):
 
     def refused(self, wish: Wish, reason: str) -> None:
         """Hear that it was not; what asked for it is set aside or put back as it was."""
+        ...
+
+    def set_aside(self) -> int:
+        """Count the files that could not be used, and wait for somebody to look at them."""
         ...
 
 

@@ -36,6 +36,8 @@ class Sidelines:
         self._members: dict[str, dict[JobId, Job]] = {}
         #: Group → its members that are QUEUED or RUNNING, by number.
         self._active: dict[str, OrderedSet[tuple[int, str]]] = {}
+        #: Groups with members that have not ended.
+        self._live: set[str] = set()
         #: Namespace → its groups in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
         #: Namespace → its enabled webhooks by id.
@@ -87,6 +89,10 @@ class Sidelines:
 
     def reindex_group(self, before: Group | None, after: Group | None) -> None:
         """Follow a group to its end."""
+        if before is not None:
+            self._live.discard(before.group_id)
+        if after is not None and after.members and after.finished_at is None:
+            self._live.add(after.group_id)
         for group in (before, after):
             if group is None:
                 continue
@@ -143,6 +149,10 @@ class Sidelines:
         """Give the active member of a group that has the lowest number, or None."""
         line = self._active.get(group_id)
         return None if line is None else JobId(next(iter(line))[1])
+
+    def live_groups(self) -> list[str]:
+        """Give the ids of the groups that have members and have not ended, in order."""
+        return sorted(self._live)
 
     def groups(self, namespace: str, before: DueKey | None) -> Iterator[str]:
         """Walk the ids of the groups of a namespace, newest first, below a place."""

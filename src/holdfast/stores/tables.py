@@ -16,7 +16,7 @@ from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
-from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.jobs import Job, JobStatus, RetryKind, RetryMode, Run
 from holdfast.model.records import TABLES, DoneCommand, HeldKey, Key, Queue, Record, key_of
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Overlap, Schedule
@@ -26,6 +26,7 @@ from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import PlaceKey, place, run_place
 from holdfast.rules.state import Lane
 from holdfast.stores.beside.naming import NAMING, named_by
+from holdfast.stores.ended import EndedJobs
 from holdfast.stores.flowlines import Flowlines
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
@@ -60,6 +61,7 @@ class Tables(Flowlines):
         self._promoted: set[JobId] = set()
         self._due: dict[Lane, OrderedSet[DueKey]] = {lane: OrderedSet() for lane in Lane}
         super().__init__(self._due)
+        self._ended = EndedJobs()
         #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
         #: Who has which status; the QUEUED ones stand in their queues already, and so do the RUNNING ones.
@@ -92,14 +94,14 @@ class Tables(Flowlines):
             Group: self._side.reindex_group,
             Webhook: self._side.reindex_webhook,
             Delivery: self._side.reindex_delivery,
-            Instance: self.reindex_instance,
-            Execution: self.reindex_execution,
-            HistoryRow: self.reindex_row,
-            Message: self.reindex_message,
-            Turn: self.reindex_turn,
-            KeyValue: self.reindex_key,
-            Affinity: self.reindex_affinity,
-            Decision: self.reindex_decision,
+            Instance: self._reindex_instance,
+            Execution: self._reindex_execution,
+            HistoryRow: self._reindex_row,
+            Message: self._reindex_message,
+            Turn: self._reindex_turn,
+            KeyValue: self._reindex_key_value,
+            Affinity: self._reindex_affinity,
+            Decision: self._reindex_decision,
         }
         #: Which blobs the records name; counted from the first question on, so that who has none pays nothing.
         self._named: Counter[str] | None = None
@@ -134,6 +136,7 @@ class Tables(Flowlines):
             jobs = cast("Iterable[Job]", records)
             table.update({job.job_id: job for job in jobs})
             self._index_jobs(table.values())
+            self._ended.fill(table.values())
             return
         for record in records:
             self.put(kind, key_of(record), record)
@@ -163,7 +166,7 @@ class Tables(Flowlines):
                 listed = created[job.namespace] = []
             listed.append((job.created_at, job.job_id))
             self._count(job, 1)
-            self.reindex_activity(None, job)
+            self._reindex_activity(None, job)
             if job.group_id is None:
                 self._side.reindex_job(None, job)
             if job.retry_of is not None:
@@ -176,7 +179,7 @@ class Tables(Flowlines):
             self._created[namespace] = OrderedSet(created_keys)
 
     def _reindex_job(self, before: Job | None, after: Job | None) -> None:
-        self.reindex_activity(before, after)
+        self._reindex_activity(before, after)
         group_id = cast("Job", after or before).group_id
         turn = None if group_id is None else self._side.turn_of(group_id)
         if before is not None:
@@ -203,6 +206,7 @@ class Tables(Flowlines):
             _place_of(lane, (job.namespace, job.queue)).add(place(job))
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].add((when, job.job_id))
+        self._ended.add(job)
         self._count(job, 1)
 
     def _take_out(self, job: Job) -> None:
@@ -215,6 +219,7 @@ class Tables(Flowlines):
             self._waiting.discard(job.job_id)
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].discard((when, job.job_id))
+        self._ended.discard(job)
         self._count(job, -1)
 
     def _must_wait(self, job: Job) -> bool:
@@ -343,12 +348,12 @@ class Tables(Flowlines):
             self._held_back[queue].discard(place(job))
             _place_of(self._ready, queue).add(place(job))
             self._promoted.add(job.job_id)
-        self.deliver(now, limit, self.records[Message])
+        self._deliver(now, limit, self.records[Message])
 
     def let_go(self) -> None:
         """Forget the histories whose executions were removed; called when what was done cannot be undone any more."""
         rows = self.records[HistoryRow]
-        for row in self.orphans():
+        for row in self._orphaned():
             del rows[key_of(row)]
             if self._named is not None:
                 self._named.subtract(named_by(row))
@@ -454,6 +459,20 @@ class Tables(Flowlines):
         job_id = self._side.turn_of(group_id)
         return None if job_id is None else self._job(job_id)
 
+    def unfollowed(self) -> Iterator[Job]:
+        """Walk the FAILED jobs of chains that have attempts left and no automatic successor, by id."""
+        failed = (ids for (_, status), ids in self._by_status.items() if status is JobStatus.FAILED)
+        for job_id in sorted(job_id for ids in failed for job_id in ids):
+            job = self._job(job_id)
+            if job.retry_mode is RetryMode.CHAIN and job.attempts < job.max_attempts:
+                heirs = self._followers.get(job_id, ())
+                if not any(self._job(heir).retry_kind is RetryKind.AUTO for heir in heirs):
+                    yield job
+
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id."""
+        return (self.records[Group][group_id] for group_id in self._side.live_groups())
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         return self._side.webhooks(namespace)
@@ -533,6 +552,18 @@ class Tables(Flowlines):
                 return
             yield table[key]
 
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        return self._ended.queues()
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue, earliest end first."""
+        return (self._job(job_id) for job_id in self._ended.walk((namespace, queue, failed), until))
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> DueKey | None:
+        """Give the end and the id of the newest ended job beyond the `keep` newest, or None."""
+        return self._ended.beyond((namespace, queue, failed), keep)
+
     def next_due(self, lane: Lane) -> Timestamp | None:
         """Give the earliest time of a lane, or None."""
         first = next(self._due[lane].walk(), None)
@@ -583,10 +614,10 @@ class Tables(Flowlines):
         found = (cast("Group", table[key]) for key in self._side.groups(query.namespace, query.before))
         return list(islice((group for group in found if query.status in (None, group.status)), query.limit))
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order."""
         # Asked by people, a few times an hour: passing all keys is cheaper than an index that every new job pays for.
-        return nsmallest(limit, (JobId(job_id) for job_id in self.records[Job] if job_id.startswith(prefix)))
+        return nsmallest(limit, (found for found in self.records[kind] if found.startswith(prefix)))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""
@@ -657,7 +688,4 @@ def _dues(job: Job, *, waits: bool) -> Sequence[tuple[Lane, Timestamp]]:
         return [(lane, when) for lane, when in times if when is not None]
     if job.lease_expires_at is not None:
         return ((Lane.LEASE, job.lease_expires_at),)
-    if job.finished_at is None or job.group_id is not None:
-        return ()
-    lasting = job.status is JobStatus.FAILED or job.status is JobStatus.DEAD
-    return ((Lane.FAILED if lasting else Lane.DONE, job.finished_at),)
+    return ()

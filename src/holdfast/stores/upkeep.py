@@ -87,6 +87,10 @@ def _silence(schedule: Schedule, now: Timestamp) -> Finding | None:
 def plan_repair(url: str, *, accept_snapshot: bool = False) -> Plan:
     """Find out what a repair would keep and lose. Raises InvalidOperation where there is none."""
     where = parse_url(url)
+    if where.scheme == "dir":
+        from holdfast.stores.dir import repair  # noqa: PLC0415 - only what is used is imported
+
+        return repair.plan(where.path)
     if where.scheme != "wal":
         raise InvalidOperation(
             f"{where.scheme}: has no log of its own to cut back to. Nothing was changed.",

@@ -33,21 +33,30 @@ from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS, OsFS
 from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
-from holdfast.model.events import SCHEMA_VERSION, Event, JobCreated, decode_event, encode_event
+from holdfast.model.events import (
+    SCHEMA_VERSION,
+    Event,
+    HistoryAppended,
+    JobCreated,
+    MessageStored,
+    decode_event,
+    encode_event,
+)
 from holdfast.model.ids import Token
+from holdfast.model.instances import HistoryRow, Message
 from holdfast.model.jobs import Job
 from holdfast.model.records import AUTHORITY, TABLES, Authority, Record
 from holdfast.model.times import Timestamp, moment, stamp
 from holdfast.points import reach
 from holdfast.rules.changes import Stamp
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.blobfiles import FileBlobs
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.logfiles import FileLogs
 from holdfast.stores.beside.rosterfiles import FileRoster
 from holdfast.stores.beside.sessions import LockedSessions
-from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
 from holdfast.stores.tables import Tables
 
 log = logging.getLogger("holdfast.stores.wal")
@@ -144,6 +153,10 @@ class WalStore:
             at = Stamp(record.seq, stamp(record.ts))
             if isinstance(event, JobCreated):
                 event = msgspec.structs.replace(event, job=shared.slim(event.job))
+            elif isinstance(event, HistoryAppended):
+                event = msgspec.structs.replace(event, event=event.event.copy())
+            elif isinstance(event, MessageStored):
+                event = msgspec.structs.replace(event, item=event.item.copy())
             if event is not None:
                 tables.replay(event, at)
             elif _may_miss(record.event):
@@ -247,9 +260,9 @@ class WalStore:
 
     # --- looking after bytes ----------------------------------------------------------------------------------------
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Do nothing: the log is shortened by checkpoints, back to the snapshot before the last."""
-        del before, limit
+        del before, limit, upto
         return 0
 
     def check(self) -> list[Finding]:
@@ -257,10 +270,10 @@ class WalStore:
         self._demand_open()
         found = [finding(problem) for problem in self.journal.verify()]
         with self._lock:
-            faults = list(violations(self._tables))
+            faults = list(reported(self._tables))
             named = list(self._tables.named())
         found += missing_blobs(self.blobs, named)
-        return found + [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in faults]
+        return found + [finding_of(fault) for fault in faults]
 
     def snapshot(self) -> None:
         """Write a snapshot now and wait for it."""
@@ -369,6 +382,13 @@ class _Shared(dict[str, str]):
         )
 
 
+def _on_its_own(row: Record) -> Record:
+    """Give a record of an instance without the line it was decoded from."""
+    if isinstance(row, HistoryRow):
+        return msgspec.structs.replace(row, event=row.event.copy())
+    return msgspec.structs.replace(row, item=row.item.copy()) if isinstance(row, Message) else row
+
+
 def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
     """Decode a snapshot's rows, table by table."""
     decoders = {name: msgspec.json.Decoder(kind) for name, kind in TABLES.items()}
@@ -382,7 +402,7 @@ def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
             current, rows = name, []
         try:
             row = decoders[name].decode(raw)
-            rows.append(shared.slim(row) if isinstance(row, Job) else row)
+            rows.append(shared.slim(row) if isinstance(row, Job) else _on_its_own(row))
         except (KeyError, msgspec.MsgspecError) as problem:
             raise BadEvent(f"the snapshot holds a row of {name!r} that cannot be read: {problem}.") from None
     if current is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
+    from holdfast.testing.corruption import corrupt_history
     from holdfast.testing.crashsafe import assert_crash_safe
     from holdfast.testing.jobs import assert_enqueued, drain, enqueued, inline, use
     from holdfast.testing.killing import killed_at
@@ -24,6 +25,7 @@ __all__ = [
     "SimVfs",
     "assert_crash_safe",
     "assert_enqueued",
+    "corrupt_history",
     "drain",
     "enqueued",
     "inline",
@@ -39,6 +41,7 @@ _HOMES = {
     "SimVfs": "holdfast.testing.simvfs",
     "assert_crash_safe": "holdfast.testing.crashsafe",
     "assert_enqueued": "holdfast.testing.jobs",
+    "corrupt_history": "holdfast.testing.corruption",
     "drain": "holdfast.testing.jobs",
     "enqueued": "holdfast.testing.jobs",
     "inline": "holdfast.testing.jobs",

@@ -20,7 +20,7 @@ from holdfast.flows.execution import Execution
 from holdfast.flows.failures import details_of
 from holdfast.flows.keys import running_key
 from holdfast.flows.steps import StepCall
-from holdfast.flows.turn import Turn
+from holdfast.flows.turn import Turn, run_turn
 from holdfast.flows.watching import watching
 from holdfast.flows.workflows import Activity, Workflow, activity
 from holdfast.model import kinds
@@ -277,7 +277,7 @@ class World(RunsSteps):
         batch = visible[:count] if row.histories else visible
         self.turns += 1
         resident = self._residents.pop(instance, None) if self._sticky else None
-        turn = Turn(
+        turn = run_turn(
             self.definitions,
             self._item(instance, row, batch),
             now_ms=self.now_ms,

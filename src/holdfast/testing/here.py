@@ -235,12 +235,12 @@ def queues_of(engine: Engine, namespace: str) -> set[str]:
 
 
 def next_time(app: Holdfast) -> Timestamp | None:
-    """Give the next time at which something will be due: a delay or backoff, a lease, a time to live, a rate."""
+    """Give the next time at which something will be due: a delay, a lease, a time to live, a reservation, a rate."""
     engine, namespace = app.engine, app.namespace
     queues = sorted(queues_of(engine, namespace))
     now = engine.look().now
     with engine.read() as view:
-        times = [view.next_due(lane) for lane in (Lane.DELAYED, Lane.LEASE, Lane.TTL)]
+        times = [view.next_due(lane) for lane in (Lane.DELAYED, Lane.LEASE, Lane.TTL, Lane.RESERVATION)]
         if any(True for _ in view.ready(namespace, queues, app.tasks.names(), now)):
             times.append(next_opening(view, namespace, queues, now))
     return min((when for when in times if when is not None), default=None)

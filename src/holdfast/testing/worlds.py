@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.engine.maintenance import tick
 from holdfast.flows.execution import Execution
 from holdfast.flows.provider import Provider
-from holdfast.flows.turn import Turn
+from holdfast.flows.turn import Turn, run_turn
 from holdfast.model.times import Timestamp, milliseconds, moment
 from holdfast.rules.state import Lane
 from holdfast.testing.clock import ManualClock
@@ -124,7 +124,7 @@ class VirtualWorld(RunsSteps):
         if fetched is None:
             return False
         item, token, _ = fetched
-        turn = Turn(
+        turn = run_turn(
             self.app.workflows,
             item,
             now_ms=self._now_ms(),

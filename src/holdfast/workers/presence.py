@@ -33,6 +33,7 @@ class Presence:
         self._me = me
         self._noted_at = _NEVER
         self._state = me.state
+        self._is_listed = False
         #: Something about what runs has changed since the last note.
         self.is_stale = False
 
@@ -53,6 +54,10 @@ class Presence:
                     worker_id=other.worker_id,
                 )
 
+    def lurk(self) -> None:
+        """Enter the roster only when there is something to tell: a progress, or that it takes long."""
+        self._noted_at = self._engine.look().monotonic
+
     def _roster(self) -> Sequence[WorkerInfo]:
         try:
             return self._engine.store.workers.all()
@@ -63,6 +68,9 @@ class Presence:
     def leave(self) -> None:
         """Leave the roster."""
         self._noted_at = _NEVER
+        if not self._is_listed:
+            return
+        self._is_listed = False
         try:
             self._engine.store.workers.drop(self._me.worker_id)
         except HoldfastError as problem:
@@ -96,7 +104,7 @@ class Presence:
 
     def _note(self, runs: tuple[LiveRun, ...], now: float) -> None:
         reading = self._engine.look()
-        self._noted_at, self.is_stale = now or reading.monotonic, False
+        self._noted_at, self.is_stale, self._is_listed = now or reading.monotonic, False, True
         self._me = msgspec.structs.replace(self._me, state=self._state, runs=runs, last_seen=reading.now)
         try:
             self._engine.store.workers.note(self._me)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import TICKING, next_of, tick
+from holdfast.engine.maintenance import TICKING, mend, next_of, tick
 from holdfast.engine.rounds import replan
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, StoreBusy, StoreFull, UnknownLease
 from holdfast.model.commands import Command, Extend, Lease, Retention
@@ -79,12 +79,13 @@ class Pump:
         engine: Engine,
         slots: Slots,
         scope: Scope,
-        retention: Retention,
+        retention: Retention | None,
         chores: Chores | None = None,
         turns: Turns | None = None,
         *,
         until_idle: bool = False,
     ) -> None:
+        """Serve these slots; without `retention` the tick is left to others."""
         self._engine = engine
         self._chores = chores or Chores(engine, slots.poke)
         self._slots = slots
@@ -106,10 +107,10 @@ class Pump:
         self._fruitless = -1
         #: Monotonic times: when delayed jobs are due or a rate opens, when to tick, when to look at what runs.
         self._delayed_at = _NEVER
-        self._tick_at = 0.0
+        self._tick_at = self._sweep_at = _NEVER if retention is None else 0.0
         #: The fires of schedules were compared with the rules of their zones, which may be newer.
         self._is_replanned = False
-        self._sweep_at = 0.0
+        self._is_mended = False
         self._look_at = 0.0
         #: How often the clock had stepped when it was last asked.
         self._steps = 0
@@ -170,6 +171,7 @@ class Pump:
         try:
             while not self._is_over():
                 try:
+                    self._mend_once()
                     # A cycle may find that all is over; then there is nothing to rest for.
                     if not self.cycle() and not self._is_over():
                         self._rest()
@@ -181,6 +183,12 @@ class Pump:
                     self._slots.wait(RETRY_S)
         finally:
             self._watcher.close()
+
+    def _mend_once(self) -> None:
+        """Before anything is dispatched, carry on what damage had broken off."""
+        if not self._is_mended:
+            mend(self._engine, chains=True)
+            self._is_mended = True
 
     def cycle(self) -> bool:
         """Send what there is to send; tell whether there was anything."""
@@ -299,7 +307,7 @@ class Pump:
             first = len(reports) + len(renewals)
             self._turns.answered(errands, replies[first : first + len(errands)], now)
         if room:
-            self._leased(replies[-1], room, now)
+            self.take(replies[-1], room, now)
         reach("pump.sent")
 
     def _lease(self, room: int) -> Lease:
@@ -346,7 +354,8 @@ class Pump:
         self._slots.forget(held)
         self._stop(held, Stop.LOST)
 
-    def _leased(self, reply: Reply, room: int, now: float) -> None:
+    def take(self, reply: Reply, room: int, now: float) -> None:
+        """Run what was granted, by a command that was sent at `now` (monotonic). Raises a refusal."""
         if isinstance(reply, Refusal):
             raise reply.error()
         assert isinstance(reply, Leased)
@@ -373,9 +382,11 @@ class Pump:
         if not self._is_replanned:
             replan(self._engine)
             self._is_replanned = True
-        more = tick(self._engine, self._retention).more
+        # On the way out nothing is begun any more: what is due is fired by others, or at the next start.
+        more = tick(self._engine, self._retention, fires=not self.is_draining).more
         # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
         self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
+        self._hope = self._hope or more
         self._looked = False
         return True
 
@@ -427,7 +438,7 @@ class Pump:
             if ready and self._seq == self._fruitless:
                 # No event may ever come: a rate opens by time alone.
                 waits.append(next_opening(view, scope.namespace, scope.queues, at))
-            first = next_of(view, TICKING)
+            first = None if self._retention is None else next_of(view, TICKING)
             owed = view.next_due(Lane.DELIVERY)
             running = self._slots.held()
             self._unseen = bool(running) and now < self._look_at

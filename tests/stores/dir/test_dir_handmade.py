@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from datetime import datetime
 
 import pytest
 from dir_kit import Desk, job
 
+from holdfast import Holdfast
+from holdfast.engine.handmade import adopt
 from holdfast.errors import JobNotFound
 from holdfast.model.jobs import JobStatus
 
@@ -441,3 +444,86 @@ def test_a_directory_of_another_program_just_opens(tmp_path):
     assert desk.job("task-5").status is JobStatus.FAILED
     desk.demand_sound()
     desk.close()
+
+
+# --- races ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_editor_that_saves_in_place_and_the_scan_never_spoil_a_job(tmp_path):
+    """A thousand saves (truncate, write) by one thread, looked for by another all the while."""
+    desk = Desk(tmp_path / "store")
+    desk.add(job("a", {"n": -1}))
+    path = desk.folder("pending") / "a.json"
+    page = desk.file("pending", "a")
+    saves, over, looked = 1000, threading.Event(), threading.Event()
+
+    def save():
+        for number in range(saves):
+            page["payload"]["data"] = {"n": number, "text": "x" * (number % 50)}
+            with path.open("w") as file:
+                text = json.dumps(page)
+                file.write(text[: len(text) // 2])
+                file.flush()
+                file.write(text[len(text) // 2 :])
+            if number % 50 == 0:  # now and then it rests until somebody has looked
+                looked.clear()
+                looked.wait(60)
+        over.set()
+
+    editor = threading.Thread(target=save)
+    editor.start()
+    seen = [-1]
+    while not over.is_set():
+        adopt(desk.engine)
+        found = desk.job("a")
+        assert found.status is JobStatus.QUEUED
+        seen.append(json.loads(bytes(found.params))["n"])
+        looked.set()
+    editor.join()
+    adopt(desk.engine)
+    desk.clock.advance(1)
+    adopt(desk.engine)
+    assert len(set(seen)) > 10, "some saves were met"
+    assert seen == sorted(seen), "none was undone by an earlier one"
+    assert desk.quarantined() == {}
+    assert desk.where() == {"a": ["pending"]}
+    desk.demand_sound()
+    desk.close()
+
+
+def test_files_that_arrive_while_others_are_taken_are_each_taken_once(tmp_path):
+    desk = Desk(tmp_path / "store")
+
+    def drop():
+        for number in range(200):
+            desk.write("pending", f"j{number:03}", {"payload": {"type": "work", "data": {"n": number}}})
+
+    writer = threading.Thread(target=drop)
+    writer.start()
+    while writer.is_alive():
+        adopt(desk.engine)
+    writer.join()
+    desk.clock.advance(1)
+    adopt(desk.engine)
+    assert desk.where() == {f"j{number:03}": ["pending"] for number in range(200)}
+    desk.demand_sound()
+    desk.close()
+
+
+def test_a_running_worker_notices_a_file_within_a_second(tmp_path):
+    done = threading.Event()
+    with Holdfast(f"dir:{tmp_path / 'store'}") as hf:
+
+        @hf.task(name="hello")
+        def hello() -> None:
+            done.set()
+
+        worker = hf.worker(concurrency=1)
+        worker.start()
+        inbox = tmp_path / "store" / "data" / "tasks" / "pending"
+        (inbox / ".x").write_text('{"payload": {"type": "hello"}}')
+        (inbox / ".x").rename(inbox / "x.json")
+        assert done.wait(30)
+        worker.drain(0)
+        assert worker.join(30)
+        assert hf.job("x").status is JobStatus.COMPLETED

@@ -44,6 +44,7 @@ from holdfast.model.events.jobs import (
     JobDead,
     JobEvent,
     JobFailed,
+    JobMended,
     JobMoved,
     JobPruned,
     JobSkipped,
@@ -53,6 +54,7 @@ from holdfast.model.events.jobs import (
     LeaseExtended,
     LeaseGranted,
     LeaseReleased,
+    RunDropped,
 )
 from holdfast.model.events.memory import CommandDone, CommandForgotten, KeyDropped, MemoryEvent
 from holdfast.model.events.plans import (
@@ -133,6 +135,7 @@ __all__ = [
     "JobCreated",
     "JobDead",
     "JobFailed",
+    "JobMended",
     "JobMoved",
     "JobPruned",
     "JobSkipped",
@@ -158,6 +161,7 @@ __all__ = [
     "ReservationPruned",
     "ReservationReleased",
     "ReservationRenewed",
+    "RunDropped",
     "ScheduleCreated",
     "ScheduleDeleted",
     "ScheduleFired",

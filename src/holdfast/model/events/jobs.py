@@ -43,13 +43,15 @@ class LeaseExpired(Fact, frozen=True, kw_only=True, tag="lease:expired"):
 
     job_id: JobId
     token: Token
-    #: timeout, restart, deadline or clock_jump.
+    #: timeout, restart, deadline, clock_jump; or damaged: it had no run.
     reason: str
     #: Whether it counts towards `max_expiries`.
     counted: bool
     to: JobStatus
     #: The automatic retry, created by the next event of the group.
     successor: JobId | None = None
+    #: With `damaged`: the run that is made for it.
+    run_id: RunId | None = None
 
 
 class LeaseReleased(Fact, frozen=True, kw_only=True, tag="lease:released"):
@@ -172,6 +174,30 @@ class JobChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return {name: value for name, value in fields.items() if value is not msgspec.UNSET and value != NULL}
 
 
+class JobMended(Fact, frozen=True, kw_only=True, tag="job:mended"):
+    """A job that was RUNNING although its run had ended, by damage, has the outcome of the run, and its time."""
+
+    job_id: JobId
+    run_id: RunId
+    to: JobStatus
+    #: What it has now.
+    attempts: int
+    expiries: int
+    snoozes: int
+    error: str | None = None
+    #: With `to` QUEUED.
+    not_before: Timestamp | None = None
+    position: int | None = None
+    #: The automatic retry, created by the next event of the group.
+    successor: JobId | None = None
+
+
+class RunDropped(Fact, frozen=True, kw_only=True, tag="run:dropped"):
+    """A run whose job was not there, by damage, was removed by hand."""
+
+    run_id: RunId
+
+
 class JobUpdated(Fact, frozen=True, kw_only=True, tag="job:updated"):
     """A queued job was edited; position and rank are set when it changed its band."""
 
@@ -210,4 +236,6 @@ JobEvent = (
     | JobUpdated
     | JobMoved
     | JobPruned
+    | JobMended
+    | RunDropped
 )

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.events.fact import Fact
+from holdfast.model.retention import Retention
 
 
 class QueuePaused(Fact, frozen=True, kw_only=True, tag="queue:paused"):
@@ -36,6 +37,8 @@ class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     rate_scope: Literal["queue", "key"] | msgspec.UnsetType = msgspec.UNSET
     #: Seconds of waiting that are worth one step of priority.
     aging_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    #: How its ended jobs are kept.
+    retention: Retention | msgspec.UnsetType | None = msgspec.UNSET
 
     def given(self) -> dict[str, object]:
         """Give the settings that are set, by name."""
@@ -44,7 +47,10 @@ class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class QueueSet(Fact, frozen=True, kw_only=True, tag="queue:set"):
-    """A queue has other limits. With another aging, its waiting and running jobs stand in new bands, in order."""
+    """A queue has other limits, or keeps its ended jobs otherwise.
+
+    With another aging, its waiting and running jobs stand in new bands, in order.
+    """
 
     namespace: str
     queue: str

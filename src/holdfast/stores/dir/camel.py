@@ -43,17 +43,27 @@ class Plan:
             name: plan_of(part) for name, hint in hints.items() for part in _parts(hint) if _is_struct(part)
         }
         self._times = {name for name, hint in hints.items() if Timestamp in _parts(hint)}
+        # What the encoder takes for a default is the very object; here it is whatever equals it.
+        self._defaults = {
+            field.name: field.default
+            for field in msgspec.structs.fields(kind)
+            if field.default is not msgspec.NODEFAULT
+        }
         self._decoder = msgspec.json.Decoder(kind)
 
     def write(self, record: msgspec.Struct) -> Fields:
-        """Give a record's fields by their names in files."""
-        return self._outside(encode(record))
+        """Give a record's fields by their names in files, without those at their default."""
+        found = _fields.decode(encode(record))
+        for name in found.keys() & self._defaults.keys():
+            if getattr(record, name) == self._defaults[name]:
+                del found[name]
+        return self._outside(found)
 
-    def _outside(self, text: bytes | msgspec.Raw) -> Fields:
-        found = _fields.decode(text)
+    def _outside(self, found: Fields) -> Fields:
         for name, plan in self._inside.items():
             if name in found and found[name] != NULL:
-                found[name] = msgspec.Raw(encode(plan._outside(found[name])))  # noqa: SLF001 - of its own kind
+                inside = plan._outside(_fields.decode(found[name]))  # noqa: SLF001 - of its own kind
+                found[name] = msgspec.Raw(encode(inside))
         return {self.names[name]: value for name, value in found.items()}
 
     def read(self, found: Fields) -> Any:

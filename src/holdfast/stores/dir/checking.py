@@ -8,31 +8,38 @@ from itertools import pairwise
 from holdfast.journal.fs import FS
 from holdfast.model.jobs import Job
 from holdfast.model.records import key_of
-from holdfast.rules.invariants import violations
+from holdfast.rules.invariants import reported
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.dir import feed, jobfile, kinds
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT, STATE_OF, STATES
-from holdfast.stores.dir.names import DRAFT, is_share, name_of, stem_of
+from holdfast.stores.dir.names import DRAFT, name_of, stem_of
 from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
-from holdfast.stores.dir.reader import Irregular, text_at
+from holdfast.stores.dir.reader import Irregular, shares_in, text_at
+from holdfast.stores.dir.replay import jobs_in
 from holdfast.stores.dir.text import Unreadable
 from holdfast.stores.dir.writing import path_of
-from holdfast.stores.protocol import Finding
+from holdfast.stores.protocol import Finding, finding_of
 
 
 def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, compare: bool) -> list[Finding]:
     """List what is wrong. With `compare` nobody else writes, and each file must say what the tables say."""
     tables = opened.tables
     tables.read_all()
-    found = [Finding(code=fault.code, message=fault.message, id=fault.id) for fault in violations(tables)]
+    found = [finding_of(fault) for fault in reported(tables)]
     found += missing_blobs(blobs, list(tables.named()))
     found += _feed_faults(fs, opened, last)
     if compare:
         found += _job_files(fs, opened)
         found += _record_files(fs, opened)
+    else:
+        found += [
+            Finding(code="file_damaged", message=reason, file=f"data/{file}", remedy=_MEND)
+            for file, reason in opened.unreadable
+        ]
+        found += _unlike_the_feed(opened, last)
     found += [
         Finding(
             code="quarantined",
@@ -45,8 +52,30 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
     return found
 
 
+_MEND = "The next opening for writing sets it aside; restore it from a copy, or mend it in data/quarantine."
+
+
+def _unlike_the_feed(opened: Opened, last: int) -> Iterator[Finding]:
+    """Compare jobs with what the feed knows of them. It says nothing of those that were made before it begins."""
+    firsts = opened.feed.firsts
+    if opened.torn or not firsts or firsts[0] != 1:
+        return
+    tables = opened.tables
+    for job_id, known in jobs_in(opened.feed.entries(0, last)).items():
+        job = tables.get(Job, job_id)
+        if job is None:
+            yield Finding(code="file_missing", message=f"job {job_id} has no file", id=job_id)
+        elif job.seq <= known.job.seq and job != known.job:
+            names = (name for name in job.__struct_fields__ if getattr(job, name) != getattr(known.job, name))
+            message = f"job {job_id} is not what the feed says: {', '.join(names)}"
+            yield Finding(code="file_differs", message=message, id=job_id)
+
+
 def _feed_faults(fs: FS, opened: Opened, last: int) -> Iterator[Finding]:
     firsts = opened.feed.firsts
+    if opened.torn:
+        message, file = "something follows the last whole line", f"data/{feed.path_of(firsts[-1])}"
+        yield Finding(code="feed_damaged", message=message, file=file, seq=last + 1)
     for first, following in pairwise([*firsts, last + 1]):
         end = feed.end_of(fs, first)
         if end.seq < following - 1:
@@ -71,7 +100,7 @@ def _job_files(fs: FS, opened: Opened) -> Iterator[Finding]:
             expected_file = JobFile(job, tuple(runs), extra, job.status, job.seq)
             yield from _compare(fs, folder, name, expected_file)
     for state in STATES:
-        for folder in (state, *(f"{state}/{name}" for name in fs.listdir(state) if is_share(name))):
+        for folder in (state, *shares_in(fs, state, fs.listdir(state))):
             for entry in fs.listdir(folder):
                 stem = stem_of(entry)
                 if entry.startswith(DRAFT) or (stem is not None and (folder, stem) not in expected):

@@ -58,7 +58,7 @@ def job_effects(tables: DirTables, places: Places, extras: Mapping[str, msgspec.
     target = places.target(name, job_id, STATE_OF[job.status])
     text = jobfile.write(job, jobfile.kept_runs(tables, job, tables.ts), extras.get(job_id, jobfile.EMPTY))
     image = image_of(target, name, job.seq, text)
-    return [image] if now in (None, target) or now is None else [image, Drop(now, name)]
+    return [image] if now is None or now == target else [image, Drop(now, name)]
 
 
 def _dispatch(after: Record | None, before: Record | None, seq: int) -> list[Effect]:

@@ -201,13 +201,13 @@ class Feed:
             reason="a line of the feed is not whole",
         )
 
-    def trim(self, before: Timestamp) -> int:
-        """Remove the oldest file if all its events are older than `before`; give how many they were."""
+    def trim(self, before: Timestamp, upto: int) -> int:
+        """Remove the oldest file if all in it is older than `before` or numbered up to `upto`; give how many it had."""
         if len(self.firsts) < 2:
             return 0
         first, following = self.firsts[:2]
         newest = next((line.ts for line, _ in walk(self._fs, following)), None)
-        if newest is None or newest >= before:
+        if following > upto + 1 and (newest is None or newest >= before):
             # The next file's first event is not older: then neither, perhaps, is the last of this one.
             last = end_of(self._fs, first)
             if last.ts >= before:

@@ -33,6 +33,7 @@ _ALWAYS |= {"maxAttempts": "max_attempts", "attempts": "attempts"}
 #: What a run has in common with its job, unless the job was edited since.
 _SHARED = ("namespace", "queue", "limit_key", "template_id")
 _WORDS = {status: "PENDING" if status is JobStatus.QUEUED else status.value for status in JobStatus}
+_RAW = {status: Raw(encode(status)) for status in JobStatus}
 _STATUS = {word: status for status, word in _WORDS.items()}
 #: Directory → statuses its jobs may have; the first is taken where the file names none of them.
 MAY_BE = {
@@ -121,7 +122,11 @@ def _counts(state: State, run: Run, now: Timestamp) -> bool:
 
 def read(text: bytes, state: str) -> JobFile:
     """Read a job's file that lies in the directory `state`, its text without blanks. Raises Unreadable."""
-    fields = fields_of(text)
+    return read_fields(fields_of(text), state)
+
+
+def read_fields(fields: Fields, state: str) -> JobFile:
+    """Read what the fields of a job's file say. Raises Unreadable."""
     seq = number_in(fields)
     said = state_in(fields)
     status = said if said in MAY_BE[state] else MAY_BE[state][0]
@@ -130,15 +135,16 @@ def read(text: bytes, state: str) -> JobFile:
     unknown = plan_of(Job).unknown(known)
     known |= {
         "jobId": fields.get("taskId", Raw(b"null")),
-        "status": Raw(encode(status)),
+        "status": _RAW[status],
         "createdAt": fields.get("createdAt", Raw(b"null")),
         "jobType": payload.get("type", Raw(b"null")),
         "params": payload.get("data", EMPTY),
-        "seq": Raw(encode(seq or 0)),
+        "seq": fields.get("seq", Raw(b"0")),
     }
     job: Job = plan_of(Job).read(known)
     _demand_sound(job)
-    runs = tuple(_read_run(job, run) for run in _list_of(fields.get("runs", Raw(b"[]"))))
+    told = fields.get("runs")
+    runs = () if told is None or told == b"[]" else tuple(_read_run(job, run) for run in _list_of(told))
     return JobFile(job, runs, joined(fields.get("extra", EMPTY), unknown), said, seq)
 
 
@@ -182,11 +188,7 @@ def _demand_sound(job: Job) -> None:
         raise Unreadable("queue, namespace or payload.type: is not a name")
     if bytes(job.params)[:1] != b"{":
         raise Unreadable("payload.data: must be an object")
-    for field, number, low, high in (
-        ("priority", job.priority, -100, 100),
-        ("attempts", job.attempts, 0, 1 << 53),
-        ("executions", job.executions, 0, 1 << 53),
-        ("maxAttempts", job.max_attempts, 1, 1 << 53),
-    ):
-        if not low <= number <= high:
-            raise Unreadable(f"{field}: {number} is not between {low} and {high}")
+    if not -100 <= job.priority <= 100:
+        raise Unreadable(f"priority: {job.priority} is not between -100 and 100")
+    if min(job.attempts, job.executions, job.max_attempts - 1) < 0:
+        raise Unreadable("attempts, executions or maxAttempts: is too small a number")

@@ -23,6 +23,8 @@ COMMA = ","
 _ODD = re.compile(r"[^a-z0-9._-]")
 #: What Windows takes for a device, with whatever ending.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
+#: Names that are their ids.
+_PLAIN = re.compile(r"[a-z0-9_-](?:[a-z0-9._-]*[a-z0-9_-])?")
 _SHARED = re.compile(r"[0-9a-f]{2}")
 
 
@@ -63,6 +65,8 @@ def id_in(stem: str) -> str | None:
 
 def is_canonical(stem: str) -> bool:
     """Tell whether a stem may be a name of ours."""
+    if _PLAIN.fullmatch(stem) and not _DEVICE.match(stem):  # nearly all are
+        return len(stem) <= LONGEST
     text = id_in(stem)
     return "~" in stem if text is None else name_of(text) == stem
 

@@ -6,6 +6,7 @@ Knows nothing of commands; changes nothing. What cannot be read raises Unreadabl
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,10 +17,10 @@ from holdfast.model.jobs import Job, JobStatus, RunStatus
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.fold import LOST
 from holdfast.stores.dir import jobfile
-from holdfast.stores.dir.camel import fields_of
+from holdfast.stores.dir.camel import Fields, fields_of
 from holdfast.stores.dir.jobfile import MAY_BE, JobFile
 from holdfast.stores.dir.kinds import number_in
-from holdfast.stores.dir.names import is_canonical, name_of
+from holdfast.stores.dir.names import is_canonical, is_share, name_of
 from holdfast.stores.dir.strangers import history
 from holdfast.stores.dir.text import Unreadable, compacted, read_bytes
 from holdfast.stores.dir.writing import path_of
@@ -48,9 +49,8 @@ def text_at(fs: FS, folder: str, name: str) -> bytes:
         raise
 
 
-def is_ours(text: bytes, name: str, applied: int) -> bool:
+def is_ours(fields: Fields, name: str, applied: int) -> bool:
     """Tell a file of this store from one that somebody put here. Raises Unreadable."""
-    fields = fields_of(text)
     seq = number_in(fields)
     if seq is None or seq > applied:
         return False
@@ -61,6 +61,15 @@ def is_ours(text: bytes, name: str, applied: int) -> bool:
         return False
 
 
+def shares_in(fs: FS, folder: str, names: list[str]) -> Iterator[str]:
+    """Walk the shares of a crowded directory with these names in it; a link that looks like one is none."""
+    for name in names:
+        if is_share(name):
+            found = fs.stat(f"{folder}/{name}")
+            if found is not None and found.kind == "dir":
+                yield f"{folder}/{name}"
+
+
 def mtime_of(found: Stat | None) -> Timestamp:
     """Give the time of a file's last change."""
     return stamp(datetime.fromtimestamp(0 if found is None else found.mtime_ns / 1e9, UTC))
@@ -69,9 +78,10 @@ def mtime_of(found: Stat | None) -> Timestamp:
 def ended_file(fs: FS, folder: str, state: str, name: str, applied: int) -> JobFile:
     """Read the file of an ended job, ours or somebody's history. Raises what `text_at` does."""
     text = text_at(fs, folder, name)
-    if not is_ours(text, name, applied):
+    fields = fields_of(text)
+    if not is_ours(fields, name, applied):
         return _right_name(name, history(text, name, state, mtime_of(fs.stat(path_of(folder, name)))))
-    file = jobfile.read(text, state)
+    file = jobfile.read_fields(fields, state)
     if file.state in MAY_BE[state] and file.job.finished_at is not None and file.job.token is None:
         return file
     # Moved here by hand, or written by a program that knows less than we do.

@@ -7,7 +7,6 @@ name leaves nothing; after it, the store takes no more writes, and reopening fin
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,7 +23,7 @@ from holdfast.journal.failures import telling, told
 from holdfast.journal.fs import FS, Lock, OsFS, filesystem_kind, is_network, process_id, write_all
 from holdfast.journal.opening import take_lock
 from holdfast.model.events import Event, JobCreated, encode_event
-from holdfast.model.ids import JobId
+from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
@@ -38,17 +37,16 @@ from holdfast.stores.dir import identity, intent, jobfile, writing
 from holdfast.stores.dir.below import Below
 from holdfast.stores.dir.checking import findings
 from holdfast.stores.dir.effects import effects_of
+from holdfast.stores.dir.ended import read_ended
 from holdfast.stores.dir.feed import ROTATE
 from holdfast.stores.dir.identity import Counters
 from holdfast.stores.dir.intent import Drop, Effect, Image, Told
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT
 from holdfast.stores.dir.names import name_of
-from holdfast.stores.dir.opening import Opening, demand_private, prepare, refuse_missing
-from holdfast.stores.dir.places import state_of
-from holdfast.stores.dir.reader import Irregular, ended_file
+from holdfast.stores.dir.opening import demand_private, load, prepare, refuse_missing
 from holdfast.stores.dir.tables import DirTables
-from holdfast.stores.dir.text import MAX_FILE, Signature, Unreadable, signature
+from holdfast.stores.dir.text import MAX_FILE, Signature, signature
 from holdfast.stores.dir.wishes import Wishes
 from holdfast.stores.dir.writing import path_of
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises, Wish
@@ -60,7 +58,9 @@ log = logging.getLogger("holdfast.stores.dir")
 MAX_EVENT: Final = 15 << 20
 #: Bytes of a job's file that its payloads may fill; the rest is for names and blanks.
 MAX_PAYLOADS: Final = MAX_FILE - (MAX_FILE >> 3)
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Jobs that wait or run, and files of jobs in all, up to which this store is meant to be used.
+MOST_LIVE: Final = 10_000
+MOST_FILES: Final = 100_000
 
 
 class DirStore:
@@ -68,8 +68,9 @@ class DirStore:
 
     promises = Promises(name="dir", durability=Durability.SYNC, many_processes=False, reopens=True)
 
-    def __init__(self, fs: FS, path: str, clock: Clock, *, readonly: bool, lock: Lock | None) -> None:
+    def __init__(self, fs: FS, path: str, clock: Clock, *, lock: Lock | None, fresh: bool = False) -> None:
         """Take over a directory, locked unless it is only to be read; use `open`."""
+        readonly = lock is None
         self._path = path
         self._fs = Below(fs, "data")
         self._clock = clock
@@ -83,8 +84,10 @@ class DirStore:
         #: Further effects that go with the next change of a job.
         self._errands: dict[str, list[Effect]] = {}
         self._tables = DirTables(self._read_ended, self._is_touched)
-        opened = Opening(self._fs, path, clock, self._tables, readonly=readonly).run()
+        opened = load(self._fs, path, clock, self._tables, readonly=readonly, fresh=fresh)
         self._opened = opened
+        if opened.uncounted:
+            self._count_tokens()
         self.report = opened.report
         self._places, self._feed, self._quarantine = opened.places, opened.feed, opened.quarantine
         self._extras = opened.extras
@@ -117,16 +120,33 @@ class DirStore:
                 fs = _files(root, network=network, create=not readonly)
             if readonly:
                 refuse_missing(fs, root)
-                return cls(fs, root, clock, readonly=True, lock=None)
+                return cls(fs, root, clock, lock=None)
             lock, _ = take_lock(fs, JournalOptions(), clock, root)
             try:
-                prepare(fs, Below(fs, "data"), root, clock)
-                store = cls(fs, root, clock, readonly=False, lock=lock)
+                fresh = prepare(fs, Below(fs, "data"), root, clock)
+                store = cls(fs, root, clock, lock=lock, fresh=fresh)
             except BaseException:
                 lock.release()
                 raise
         log.info("dir.opened", extra={"file": root, **vars(store.report)})
+        store._warn_if_crowded()
         return store
+
+    def _warn_if_crowded(self) -> None:
+        """Say when there is more than this store is meant for: it works, another one works better."""
+        live, files = len(self._tables.records[Job]), len(self._places.folders)
+        if live > MOST_LIVE or files > MOST_FILES:
+            log.warning(
+                "dir.crowded",
+                extra={"file": self._path, "live": live, "files": files, "better": "a sqlite: store"},
+            )
+
+    def _count_tokens(self) -> None:
+        """Find the highest token in the runs of all jobs, since nothing else tells it."""
+        authority = self._tables.get(Authority, AUTHORITY) or Authority()
+        highest = max((run.token or 0 for run in self._tables.all(Run)), default=0)
+        if highest > authority.last_token:
+            self._tables.put(Authority, AUTHORITY, msgspec.structs.replace(authority, last_token=Token(highest)))
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -273,35 +293,10 @@ class DirStore:
         self._demand_own()
         with self._lock:
             self._demand_open()
-            with telling(self._path, "reading"):
-                yield self._tables
+            yield self._tables
 
     def _read_ended(self, name: str, folder: str) -> JobFile | None:
-        """Read an ended job's file when somebody asks for it; what cannot be read is set aside."""
-        limit = self._tables.opened_at
-        try:
-            with telling(self._path, "reading"):
-                file = ended_file(self._fs, folder, state_of(folder), name, limit)
-        except Unreadable as problem:
-            if self._readonly:
-                log.warning("record.unreadable", extra={"file": path_of(folder, name), "reason": str(problem)})
-            else:
-                self._quarantine.take(folder, name, str(problem))
-                self._places.leave(name)
-            return None
-        except Irregular:
-            log.warning("record.irregular", extra={"file": path_of(folder, name), "store": self._path})
-            return None
-        except StoreError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            # Taken away by hand, or moved meanwhile by the process whose store we only read.
-            log.warning("record.gone", extra={"file": path_of(folder, name), "store": self._path})
-            self._places.leave(name)
-            return None
-        if file.extra != jobfile.EMPTY:
-            self._extras[file.job.job_id] = file.extra
-        return file
+        return read_ended(self._fs, self._path, self._opened, name, folder, readonly=self._readonly)
 
     def _is_touched(self, job: Job) -> bool:
         """Tell whether somebody changed or took away the file of a job that waits."""
@@ -349,6 +344,12 @@ class DirStore:
             self._demand_writable()
             self._wishes.refused(wish, reason)
 
+    def set_aside(self) -> int:
+        """Count the files in quarantine."""
+        with self._lock, telling(self._path, "looking at the quarantine"):
+            self._demand_open()
+            return len(self._quarantine.all())
+
     @contextmanager
     def _failing(self, doing: str) -> Iterator[None]:
         """Stop the store if a write fails: what the files are then, only reopening tells."""
@@ -363,12 +364,12 @@ class DirStore:
 
     # --- looking after files ------------------------------------------------------------------------------------------
 
-    def trim(self, before: Timestamp, limit: int) -> int:
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
         """Forget the oldest file of the feed, if all in it is older; whole files only, never the newest."""
         del limit
         with self._lock, telling(self._path, "shortening the feed"):
             self._demand_writable()
-            return self._feed.trim(before)
+            return self._feed.trim(before, upto)
 
     def check(self) -> list[Finding]:
         """Read every file and compare it with what is known; list what is wrong."""

@@ -6,6 +6,7 @@ comes to be tomorrow included, first reads the files of all ended jobs; from the
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -14,7 +15,6 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Key, Record, key_of
 from holdfast.model.times import Timestamp
-from holdfast.rules.state import Lane
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.names import name_of
@@ -28,10 +28,11 @@ NARROW = frozenset(
     {"get", "all", "runs", "last_run", "run_by_token", "successors", "due", "next_due", "put", "load", "promote"}
     | {"granted_by", "local_leases", "ready", "running", "running_with", "running_of", "active_of", "by_name"}
     | {"schedules_of", "queued", "band", "bands", "edge", "beside", "reservation", "direct", "webhooks"}
-    | {"begin", "add", "replay", "undo", "changed"}
+    | {"turn_of", "live_groups", "groups", "deliveries", "begin", "add", "replay", "undo", "changed", "let_go"}
+    | {"turn_by_token", "local_turns", "stuck_turns", "candidates", "visible", "mail", "timers", "executions"}
+    | {"children", "history", "keys", "decisions", "leased", "owned_queues", "affinities", "is_spoken_of"}
+    | {"instances", "flow_totals", "mail_totals"}
 )
-#: Lanes of ended jobs.
-_WIDE_LANES = frozenset({Lane.DONE, Lane.FAILED})
 
 
 def _reading_all_first(tables: T) -> T:
@@ -70,17 +71,29 @@ class DirTables(BatchTables):
 
     def read_all(self) -> None:
         """Read every ended job that was not read yet."""
-        while self.unread:
-            self._enter(self._read(*self.unread.popitem()))
+        if not self.unread:
+            return
+        # Many new records would make the collector walk them again and again, and none of them is garbage.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            while self.unread:
+                self._read_next(*next(reversed(self.unread.items())))
+        finally:
+            if collects:
+                gc.enable()
 
     def read_one(self, job_id: str) -> None:
         """Read one ended job, if there is a file that may be its."""
         name = name_of(job_id)
-        folder = self.unread.pop(name, None)
+        folder = self.unread.get(name)
         if folder is not None:
-            self._enter(self._read(name, folder))
+            self._read_next(name, folder)
 
-    def _enter(self, file: JobFile | None) -> None:
+    def _read_next(self, name: str, folder: str) -> None:
+        """Read a file; if the disk fails it stays unread, and is never taken for missing."""
+        file = self._read(name, folder)
+        self.unread.pop(name, None)
         if file is not None:
             self.enter(file)
 
@@ -133,18 +146,6 @@ class DirTables(BatchTables):
             if job is None or (job.has_ended and job.seq <= self.opened_at):
                 self.read_all()
         return super().successors(job_id)
-
-    def due(self, lane: Lane, until: Timestamp) -> Iterator[Record]:
-        """Walk the records of a lane whose time is at or before `until`, earliest first, then by id."""
-        if lane in _WIDE_LANES:
-            self.read_all()
-        return super().due(lane, until)
-
-    def next_due(self, lane: Lane) -> Timestamp | None:
-        """Give the earliest time of a lane, or None."""
-        if lane in _WIDE_LANES:
-            self.read_all()
-        return super().next_due(lane)
 
     def ready(
         self,

@@ -30,12 +30,14 @@ from holdfast.stores.dir.effects import job_effects
 from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import COMPLETED, FAILED, PENDING, RUNNING, number_in
+from holdfast.stores.dir.loading import Stray
 from holdfast.stores.dir.mending import mended_keys
-from holdfast.stores.dir.names import id_in, is_canonical, is_share, name_of, stem_of
-from holdfast.stores.dir.opening import Opened, Stray
+from holdfast.stores.dir.names import id_in, is_canonical, name_of
+from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
 from holdfast.stores.dir.reader import Irregular, is_ours, mtime_of, text_at
 from holdfast.stores.dir.replay import jobs_in
+from holdfast.stores.dir.scanning import Scan
 from holdfast.stores.dir.strangers import agrees, stranger
 from holdfast.stores.dir.text import Signature, Unreadable, read_bytes, signature
 from holdfast.stores.dir.writing import path_of
@@ -45,10 +47,6 @@ log = logging.getLogger("holdfast.stores.dir")
 
 #: A file that does not parse is left alone for so many seconds after its last change.
 PATIENCE_S = 10.0
-#: A directory whose time is so many seconds older than our last look at it has not changed since.
-SETTLED_S = 1.0
-#: So many pending files are looked at one by one at each change; of more, only those that are about to be leased.
-FEW = 1_000
 REMOVED = "file removed"
 
 
@@ -66,10 +64,11 @@ class Wishes:
         self.suspects: set[str] = set()
         self._strays: dict[Stray, None] = dict.fromkeys(opened.strays)
         self._moved, self._missing, self._edited = opened.moved, opened.missing, opened.edited
-        #: Directory → its time at our last look, and when that was.
-        self._looked: dict[str, tuple[int, datetime]] = {}
+        self._scan = Scan(fs, opened.places, clock)
         #: What is no regular file, told once.
         self._irregular: set[Stray] = set()
+        #: Wishes given by the last look that were neither granted nor refused yet.
+        self._unanswered: list[Wish] = []
         #: What the feed knows, folded when it is first asked for.
         self._known: Mapping[str, JobFile] | None = None
 
@@ -77,6 +76,8 @@ class Wishes:
 
     def all(self, new_id: Callable[[], str]) -> list[Wish]:
         """Look, and give what is wished; what needs no deciding is done on the way."""
+        for unanswered in self._unanswered:
+            self._note_again(unanswered)
         self._look()
         wishes = [*self._after_opening(new_id)]
         strays, self._strays = list(self._strays), {}
@@ -89,38 +90,25 @@ class Wishes:
             wish = self._of_suspect(job_id)
             wishes += [] if wish is None else [wish]
         self._known = None
+        self._unanswered = [wish for wish in wishes if wish.command is not None]
         return wishes
 
+    def _note_again(self, wish: Wish) -> None:
+        """Note what nobody answered: the disk was full, or whoever asked was interrupted."""
+        match wish.command:
+            case Update(job_id=job_id) | Cancel(job_id=job_id):
+                self.suspects.add(job_id)
+            case Retry(job_id=job_id) if self._places.folders.get(name_of(job_id)) == _place(wish)[0]:
+                self._moved.append(job_id)
+            case _:
+                self._strays[Stray(*_place(wish))] = None
+
     def _look(self) -> None:
-        """List `pending/` if it has changed; note files that are new, gone or changed."""
-        folders = list(self._folders())
-        changed = [folder for folder in folders if self._has_changed(folder)]
-        if not changed:
-            return
-        there: set[tuple[str, str]] = set()
-        for folder in folders:
-            there.update((folder, stem) for name in self._fs.listdir(folder) if (stem := stem_of(name)) is not None)
-        ours = {(folder, name) for name, folder in self._places.folders.items() if is_in(folder, PENDING)}
-        self._strays.update(dict.fromkeys(Stray(*one) for one in sorted(there - ours)))
-        looked_at = ours if len(ours) <= FEW else ours - there
-        for folder, name in looked_at:
-            if (folder, name) not in there or self._signature(folder, name) != self._places.seen.get(name):
-                self.suspects.update(self._job_of(name))
-
-    def _folders(self) -> Iterator[str]:
-        yield PENDING
-        if self._places.counts[PENDING] > FEW:
-            yield from (f"{PENDING}/{name}" for name in self._fs.listdir(PENDING) if is_share(name))
-
-    def _has_changed(self, folder: str) -> bool:
-        """Tell whether a directory may have changed since it was last looked at; its time alone proves little."""
-        found, now = self._fs.stat(folder), self._clock.now()
-        mtime = 0 if found is None else found.mtime_ns
-        before = self._looked.get(folder)
-        self._looked[folder] = (mtime, now)
-        if before is None or not mtime or before[0] != mtime:
-            return True
-        return datetime.fromtimestamp(mtime / 1e9, UTC) > before[1] - timedelta(seconds=SETTLED_S)
+        """Note files that are new, gone or changed."""
+        seen = self._scan.look()
+        self._strays.update(dict.fromkeys(Stray(*one) for one in seen.new))
+        for name in seen.changed:
+            self.suspects.update(self._job_of(name))
 
     def _job_of(self, name: str) -> list[str]:
         """Give the job whose file has that name."""
@@ -169,7 +157,7 @@ class Wishes:
 
     def _asked_for(self, stray: Stray, text: bytes, new_id: Callable[[], str], asked: set[str]) -> Wish | None:
         folder, name = stray
-        if is_ours(text, name, self._tables.seq):
+        if is_ours(fields_of(text), name, self._tables.seq):
             known = self._tables.get(Job, id_in(name) or "") if "~" not in name else None
             if known is not None and known.has_ended and not self._is_in_place(known):
                 return self._retry(known, new_id, stray)
@@ -305,8 +293,10 @@ class Wishes:
         job = self._tables.get(Job, job_id)
         name = name_of(job_id)
         folder = self._places.folders.get(name)
-        if job is None or folder is None or job.status is not JobStatus.QUEUED:
+        if job is None or job.status is not JobStatus.QUEUED:
             return None
+        if folder is None:  # brought back from the feed, to be cancelled
+            return _wish(Cancel(job_id=job.job_id, reason=REMOVED), Stray(PENDING, name))
         now = self._signature(folder, name)
         if now is None:
             return self._removed(job, folder, name)
@@ -381,6 +371,7 @@ class Wishes:
 
     def granted(self, wish: Wish) -> None:
         """Tidy up after a wish that was fulfilled."""
+        self._unanswered.remove(wish)
         stray = Stray(*_place(wish))
         match wish.command:
             case Enqueue(jobs=jobs):
@@ -397,6 +388,7 @@ class Wishes:
 
     def refused(self, wish: Wish, reason: str) -> None:
         """Set aside, or put back, what a wish that was refused left lying."""
+        self._unanswered.remove(wish)
         stray = Stray(*_place(wish))
         self._errands.pop(_job_asked_for(wish.command), None)
         match wish.command:

@@ -9,9 +9,13 @@ SELECT {instances} FROM instances WHERE instance_id = ?;
 SELECT {instances} FROM instances ORDER BY instance_id;
 
 -- name: save_instance
--- A new or changed record of `instances`.
+-- A new or changed record of `instances`. What its executions refer to stays: naming it would look at each of them.
 INSERT INTO instances ({instances}, blob, sum) VALUES ({instances?}, ?, ?)
-ON CONFLICT (instance_id) DO UPDATE SET {instances=}, blob = excluded.blob, sum = excluded.sum;
+ON CONFLICT (instance_id) DO UPDATE SET orchestration_name = excluded.orchestration_name,
+  updated_at = excluded.updated_at, orchestration_version = excluded.orchestration_version,
+  current_execution_id = excluded.current_execution_id, status = excluded.status, completed_at = excluded.completed_at,
+  custom_status = excluded.custom_status, custom_status_version = excluded.custom_status_version,
+  waiting_on = excluded.waiting_on, blob = excluded.blob, sum = excluded.sum;
 
 -- name: delete_instance
 -- Forget a record of `instances`.
@@ -19,7 +23,7 @@ DELETE FROM instances WHERE instance_id = ?;
 
 -- name: summed_instances
 -- Every record of `instances` with its sum.
-SELECT {instances}, sum FROM instances;
+SELECT {instances}, blob, sum FROM instances;
 
 -- name: execution
 -- One record of `executions` by its key.
@@ -30,9 +34,12 @@ SELECT {executions} FROM executions WHERE instance_id = ? AND execution_id = ?;
 SELECT {executions} FROM executions ORDER BY instance_id, CAST(execution_id AS TEXT);
 
 -- name: save_execution
--- A new or changed record of `executions`.
+-- A new or changed record of `executions`. What its history refers to stays: naming it would look at every event.
 INSERT INTO executions ({executions}, blob, sum) VALUES ({executions?}, ?, ?)
-ON CONFLICT (instance_id, execution_id) DO UPDATE SET {executions=}, blob = excluded.blob, sum = excluded.sum;
+ON CONFLICT (instance_id, execution_id) DO UPDATE SET status = excluded.status, output = excluded.output,
+  completed_at = excluded.completed_at, event_count = excluded.event_count, history_bytes = excluded.history_bytes,
+  last_event_id = excluded.last_event_id, pinned_engine_version = excluded.pinned_engine_version,
+  blob = excluded.blob, sum = excluded.sum;
 
 -- name: delete_execution
 -- Forget a record of `executions`.
@@ -40,7 +47,7 @@ DELETE FROM executions WHERE instance_id = ? AND execution_id = ?;
 
 -- name: summed_executions
 -- Every record of `executions` with its sum.
-SELECT {executions}, sum FROM executions;
+SELECT {executions}, blob, sum FROM executions;
 
 -- name: event_row
 -- One record of `history` by its key.
@@ -61,7 +68,7 @@ DELETE FROM history WHERE history_id = ? AND event_id = ?;
 
 -- name: summed_event_rows
 -- Every record of `history` with its sum.
-SELECT {history}, sum FROM history;
+SELECT {history}, blob, sum FROM history;
 
 -- name: message
 -- One record of `orchestrator_queue` by its key.
@@ -82,7 +89,7 @@ DELETE FROM orchestrator_queue WHERE seq = ?;
 
 -- name: summed_messages
 -- Every record of `orchestrator_queue` with its sum.
-SELECT {orchestrator_queue}, sum FROM orchestrator_queue;
+SELECT {orchestrator_queue}, blob, sum FROM orchestrator_queue;
 
 -- name: turn
 -- One record of `turns` by its key.

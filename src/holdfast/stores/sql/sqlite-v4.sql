@@ -47,6 +47,7 @@ CREATE TABLE job_groups (
 -- By the end, or by the creation of a group that has no members and never ends.
 CREATE INDEX ix_groups_ended ON job_groups(coalesce(finished_at, created_at), group_id)
   WHERE finished_at IS NOT NULL OR members = 0;
+CREATE INDEX ix_groups_live ON job_groups(group_id) WHERE finished_at IS NULL AND members > 0;
 CREATE INDEX ix_groups_list ON job_groups(namespace, created_at, group_id);
 
 -- What a foreign key of `jobs` would say; a table cannot be given one later.
@@ -54,6 +55,16 @@ CREATE TRIGGER jobs_group_is_there BEFORE INSERT ON jobs
   WHEN NEW.group_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_groups WHERE group_id = NEW.group_id)
 BEGIN
   SELECT RAISE(ABORT, 'a job belongs to a group that is not there');
+END;
+CREATE TRIGGER jobs_group_joined_is_there BEFORE UPDATE OF group_id ON jobs
+  WHEN NEW.group_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_groups WHERE group_id = NEW.group_id)
+BEGIN
+  SELECT RAISE(ABORT, 'a job belongs to a group that is not there');
+END;
+CREATE TRIGGER job_groups_have_no_jobs BEFORE DELETE ON job_groups
+  WHEN EXISTS (SELECT 1 FROM jobs WHERE group_id = OLD.group_id)
+BEGIN
+  SELECT RAISE(ABORT, 'a group has jobs');
 END;
 
 -- A member of a sequential group that waits for its turn is held back (lane 1), and waits; index state like the lane.
@@ -63,10 +74,14 @@ CREATE INDEX ix_jobs_delayed ON jobs(not_before, job_id) WHERE status = 'QUEUED'
 -- Whose turn it is.
 CREATE INDEX ix_jobs_turn ON jobs(group_id, sequence_number)
   WHERE (status = 'QUEUED' OR status = 'RUNNING') AND sequence_number IS NOT NULL;
--- The jobs of a group go with it.
+-- Each queue may be kept by a rule of its own, so ended jobs are walked queue by queue. What failed stays longer, and
+-- must not stand in the way of the rest; what belongs to a group goes with it.
 DROP INDEX ix_jobs_ended;
-CREATE INDEX ix_jobs_ended ON jobs(status IN ('FAILED', 'DEAD'), finished_at, job_id)
+CREATE INDEX ix_jobs_ended ON jobs(namespace, queue, status IN ('FAILED', 'DEAD'), finished_at, job_id)
   WHERE finished_at IS NOT NULL AND group_id IS NULL;
+
+-- Failed jobs of chains, each of which is followed by another one unless its attempts are used up.
+CREATE INDEX ix_jobs_chains ON jobs(job_id) WHERE status = 'FAILED' AND retry_mode = 'chain';
 
 CREATE TABLE webhooks (
   row INTEGER PRIMARY KEY,

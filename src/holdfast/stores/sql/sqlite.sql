@@ -233,15 +233,35 @@ SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND expires_at <= ? ORDER BY exp
 SELECT {jobs} FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND waits IS NULL AND not_before <= ?
 ORDER BY not_before, job_id;
 
--- name: due_done
--- Completed and cancelled jobs that ended by a time, earliest first.
-SELECT {jobs} FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at <= ? AND group_id IS NULL ORDER BY finished_at, job_id;
+-- name: next_ended_queue
+-- The first queue after another one that has ended jobs.
+SELECT namespace, queue FROM jobs
+WHERE finished_at IS NOT NULL AND group_id IS NULL AND (namespace, queue) > (?, ?)
+ORDER BY namespace, queue LIMIT 1;
 
--- name: due_failed
--- Failed and dead jobs that ended by a time, earliest first.
+-- name: ended_done
+-- Completed and cancelled jobs of a queue that ended by a time, earliest first; those of groups go with their group.
 SELECT {jobs} FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at <= ? AND group_id IS NULL ORDER BY finished_at, job_id;
+WHERE group_id IS NULL AND namespace = ? AND queue = ? AND (status IN ('FAILED', 'DEAD')) = 0
+  AND finished_at <= ? ORDER BY finished_at, job_id;
+
+-- name: ended_failed
+-- Failed and dead jobs of a queue that ended by a time, earliest first.
+SELECT {jobs} FROM jobs
+WHERE group_id IS NULL AND namespace = ? AND queue = ? AND (status IN ('FAILED', 'DEAD')) = 1
+  AND finished_at <= ? ORDER BY finished_at, job_id;
+
+-- name: done_beyond
+-- The newest completed or cancelled job of a queue that is not among so many newest.
+SELECT finished_at, job_id FROM jobs
+WHERE group_id IS NULL AND namespace = ? AND queue = ? AND (status IN ('FAILED', 'DEAD')) = 0
+  AND finished_at IS NOT NULL ORDER BY finished_at DESC, job_id DESC LIMIT 1 OFFSET ?;
+
+-- name: failed_beyond
+-- The newest failed or dead job of a queue that is not among so many newest.
+SELECT finished_at, job_id FROM jobs
+WHERE group_id IS NULL AND namespace = ? AND queue = ? AND (status IN ('FAILED', 'DEAD')) = 1
+  AND finished_at IS NOT NULL ORDER BY finished_at DESC, job_id DESC LIMIT 1 OFFSET ?;
 
 -- name: due_commands
 -- Remembered commands that were done by a time, earliest first.
@@ -268,16 +288,6 @@ SELECT min(expires_at) FROM jobs WHERE status = 'QUEUED' AND expires_at IS NOT N
 -- name: next_delayed
 -- When the first job that is held back may run.
 SELECT min(not_before) FROM jobs WHERE status = 'QUEUED' AND lane = 1 AND waits IS NULL;
-
--- name: next_done
--- When the first of the jobs ended that were completed or cancelled.
-SELECT min(finished_at) FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 0 AND finished_at IS NOT NULL AND group_id IS NULL;
-
--- name: next_failed
--- When the first of the jobs ended that failed or are dead.
-SELECT min(finished_at) FROM jobs
-WHERE (status IN ('FAILED', 'DEAD')) = 1 AND finished_at IS NOT NULL AND group_id IS NULL;
 
 -- name: next_command
 -- When the first remembered command was done.
@@ -730,6 +740,20 @@ ORDER BY coalesce(finished_at, created_at), group_id;
 -- name: next_ended_group
 -- When the first group ended, or was made without members.
 SELECT min(coalesce(finished_at, created_at)) FROM job_groups WHERE finished_at IS NOT NULL OR members = 0;
+
+-- name: unfollowed
+-- Failed jobs of chains that have attempts left and no automatic successor.
+SELECT {jobs} FROM jobs WHERE status = 'FAILED' AND retry_mode = 'chain' AND attempts < max_attempts
+  AND NOT EXISTS (SELECT 1 FROM jobs AS heir WHERE heir.retry_of = jobs.job_id AND heir.retry_kind = 'auto')
+ORDER BY job_id;
+
+-- name: live_groups
+-- The groups that have members and have not ended, by id.
+SELECT {job_groups} FROM job_groups INDEXED BY ix_groups_live WHERE finished_at IS NULL AND members > 0 ORDER BY group_id;
+
+-- name: group_ids_from
+-- Ids of groups from a text on, in order; those that begin with it come first.
+SELECT group_id FROM job_groups WHERE group_id >= ? ORDER BY group_id LIMIT ?;
 
 -- name: groups_of_namespace
 -- The groups of one namespace, newest first, below a place.

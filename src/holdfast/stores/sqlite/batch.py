@@ -162,11 +162,11 @@ class Batch(Lookups):
         if self._db.execute(SQL["promote"], (now, limit)).rowcount:
             self._promoted = True
 
-    def trim(self, before: Timestamp, limit: int) -> int:
-        """Forget events older than `before`; the chain goes on from the last of them."""
+    def trim(self, before: Timestamp, limit: int, upto: int) -> int:
+        """Forget events older than `before` or numbered up to `upto`; the chain goes on from the last of them."""
         count = 0
         for seq, ts, chain in self._db.execute(SQL["oldest_events"], (limit,)).fetchall():
-            if ts >= before:
+            if ts >= before and seq > upto:
                 break
             self._now = self._now._replace(trimmed_seq=seq, trimmed_chain=chain)
             count += 1
@@ -252,15 +252,14 @@ class Batch(Lookups):
         """
         if kind is not None and not self._pending[kind] and not self._gone[kind]:
             return
-        for kind in reversed(BY_KIND):
-            gone = self._gone[kind]
+        for table in reversed(BY_KIND.values()):
+            gone = self._gone[table.kind]
             if gone:
-                table = BY_KIND[kind]
                 self._db.executemany(table.delete, [table.key(key) for key in gone])
                 gone.clear()
-        for kind, pending in self._pending.items():
+        for written, pending in self._pending.items():
             if pending:
-                self._write(BY_KIND[kind], pending)
+                self._write(BY_KIND[written], pending)
                 pending.clear()
         if self._turns:
             self._db.executemany(SQL["pass_turn"], [(group_id,) for group_id in self._turns])

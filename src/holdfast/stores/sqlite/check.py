@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from holdfast.errors import StoreError
 from holdfast.model.artifacts import copies_in
-from holdfast.rules.invariants import violations
-from holdfast.stores.protocol import Finding
+from holdfast.rules.invariants import reported
+from holdfast.stores.protocol import Finding, finding_of
 from holdfast.stores.sqlite.connections import translated
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rows import LANE_BIT, WAITS_BIT, Meta, chained, sum_of
@@ -96,9 +96,7 @@ def _sums(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
 
 def _turns(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
     for (job_id,) in db.execute(SQL["misplaced_turns"]):
-        message = (
-            f"{path}: the member {job_id} waits for its turn in a group, or does not, against what the group says."
-        )
+        message = f"{path}: member {job_id} of a group waits for its turn, or does not, against what the group says."
         yield Finding(code="turn", message=message, remedy=_RESTORE, file=path, id=job_id)
 
 
@@ -138,5 +136,5 @@ def _broken(path: str, what: str, seq: int) -> Finding:
 
 def _invariants(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
     del path
-    for fault in violations(Lookups(db)):
-        yield Finding(code=fault.code, message=fault.message, id=fault.id)
+    for fault in reported(Lookups(db)):
+        yield finding_of(fault)

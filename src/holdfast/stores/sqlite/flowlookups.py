@@ -88,7 +88,7 @@ class FlowLookups(ABC):
 
     def candidates(self, now: Timestamp) -> Iterator[str]:
         """Walk the instances that can be fetched, by their first message."""
-        walks = (self._rows(SQL[name], {"now": now}) for name in ("ready_mail", "timed_mail"))
+        walks = (self._rows(sql, {"now": now}) for sql in (SQL["ready_mail"], SQL["timed_mail"]))
         seen: set[str] = set()
         for _, _, instance_id in merge(*walks):
             if instance_id not in seen:

@@ -20,7 +20,7 @@ from holdfast.model.instances import (
 from holdfast.model.records import Key, Record
 from holdfast.stores.beside.naming import named_by
 from holdfast.stores.sqlite.plainrows import plain_table
-from holdfast.stores.sqlite.rows import Row, Table
+from holdfast.stores.sqlite.rows import Row, Table, sum_of
 
 
 def _naming(
@@ -30,8 +30,9 @@ def _naming(
     plain = plain_table(kind, table, noun, plural, ("blob", "sum"))
 
     def write(record: Record) -> Row:
-        *fields, total = plain.write(record)
-        return (*fields, next(iter(named_by(record)), None), total)
+        *fields, _ = plain.write(record)
+        fields.append(next(iter(named_by(record)), None))
+        return (*fields, sum_of(fields))
 
     return plain._replace(write=write, paired=paired, row_key=row_key)
 

@@ -43,8 +43,6 @@ _DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.LEASE: (JOBS, SQL["due_leases"], SQL["next_lease"]),
     Lane.TTL: (JOBS, SQL["due_ttl"], SQL["next_ttl"]),
     Lane.DELAYED: (JOBS, SQL["due_delayed"], SQL["next_delayed"]),
-    Lane.DONE: (JOBS, SQL["due_done"], SQL["next_done"]),
-    Lane.FAILED: (JOBS, SQL["due_failed"], SQL["next_failed"]),
     Lane.COMMAND: (COMMANDS, SQL["due_commands"], SQL["next_command"]),
     Lane.KEY: (HELD_KEYS, SQL["due_keys"], SQL["next_key"]),
     Lane.SCHEDULE: (SCHEDULES, SQL["due_schedules"], SQL["next_schedule"]),
@@ -197,6 +195,14 @@ class Lookups(FlowLookups):
         """Give the active member of a group that has the lowest number, or None."""
         return next(self._walk(JOBS, SQL["turn_of"], (group_id,)), None)
 
+    def unfollowed(self) -> Iterator[Job]:
+        """Walk the FAILED jobs of chains that have attempts left and no automatic successor, by id."""
+        return self._walk(JOBS, SQL["unfollowed"], ())
+
+    def live_groups(self) -> Iterator[Group]:
+        """Walk the groups that have members and have not ended, by id."""
+        return self._walk(GROUPS, SQL["live_groups"], ())
+
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
         return list(self._walk(WEBHOOKS, SQL["enabled_webhooks"], (namespace,)))
@@ -271,6 +277,27 @@ class Lookups(FlowLookups):
         self._settle()
         return cast("Timestamp | None", self._db.execute(_DUE[lane][2]).fetchone()[0])
 
+    def ended_queues(self) -> Sequence[tuple[str, str]]:
+        """Give the namespaces and names of queues that have ended jobs, in order."""
+        self._settle()
+        found: list[tuple[str, str]] = []
+        at = ("", "")
+        while (row := self._db.execute(SQL["next_ended_queue"], at).fetchone()) is not None:
+            at = (row[0], row[1])
+            found.append(at)
+        return found
+
+    def ended(self, namespace: str, queue: str, *, failed: bool, until: Timestamp) -> Iterator[Job]:
+        """Walk the ended jobs of a queue, earliest end first."""
+        sql = SQL["ended_failed"] if failed else SQL["ended_done"]
+        return self._walk(JOBS, sql, (namespace, queue, until))
+
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> tuple[Timestamp, str] | None:
+        """Give the end and the id of the newest ended job beyond the `keep` newest, or None."""
+        self._settle()
+        sql = SQL["failed_beyond"] if failed else SQL["done_beyond"]
+        return cast("tuple[Timestamp, str] | None", self._db.execute(sql, (namespace, queue, keep)).fetchone())
+
     # --- what people ask for ----------------------------------------------------------------------------------------
 
     def jobs(self, query: JobQuery) -> Sequence[Job]:
@@ -309,11 +336,12 @@ class Lookups(FlowLookups):
         }
         return list(self._walk(GROUPS, SQL["groups_of_namespace"], values))
 
-    def ids_with_prefix(self, prefix: str, limit: int) -> Sequence[JobId]:
-        """Give the first `limit` job ids that begin with `prefix`, in order."""
+    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order."""
         self._settle()
-        ids = (row[0] for row in self._db.execute(SQL["ids_from"], (prefix, limit)))
-        return list(takewhile(lambda job_id: job_id.startswith(prefix), ids))
+        sql = SQL["ids_from"] if kind is Job else SQL["group_ids_from"]
+        ids: Iterator[str] = (row[0] for row in self._db.execute(sql, (prefix, limit)))
+        return list(takewhile(lambda found: found.startswith(prefix), ids))
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.model.jobs import Backoff, Job, JobStatus, KeyHold, KeyScope, RetryKind, RetryMode, Run, RunStatus
 from holdfast.model.records import Authority, DoneCommand, HeldKey, Key, Queue, Record, pair
+from holdfast.model.retention import Retention
 from holdfast.model.schedules import CatchUp, Overlap, Schedule
 from holdfast.model.templates import JobOptions, Template
 from holdfast.stores.sqlite.statements import COLUMNS, SQL, assigned, inserted
@@ -26,6 +27,7 @@ _astuple = msgspec.structs.astuple
 _json = msgspec.json.Encoder().encode
 _tags: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 _backoff: msgspec.json.Decoder[Backoff] = msgspec.json.Decoder(Backoff)
+_retention: msgspec.json.Decoder[Retention | None] = msgspec.json.Decoder(Retention | None)
 
 #: Where `lane` and `waits` stand in the sum of a job's row.
 LANE_BIT = 32
@@ -174,14 +176,15 @@ def queue_row(queue: Queue) -> Row:
         _float(queue.rate_period_s),
         queue.rate_scope,
         _float(queue.aging_s),
-        str(queue.retention, "utf-8"),
+        _json(queue.retention).decode(),
     )
 
 
 def queue_of(row: Row) -> Queue:
     """Read a queue's settings from its fields."""
     namespace, name, paused, reason, running, count, period, scope, aging, retention = row
-    return Queue(namespace, name, paused != 0, reason, running, count, period, scope, aging, msgspec.Raw(retention))
+    kept = _retention.decode(retention)
+    return Queue(namespace, name, paused != 0, reason, running, count, period, scope, aging, kept)
 
 
 def held_key_row(held: HeldKey) -> Row:

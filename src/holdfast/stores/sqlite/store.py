@@ -282,10 +282,10 @@ class SqliteStore:
             self._failure = error
         return error
 
-    def trim(self, before: Timestamp, limit: int) -> int:
-        """Forget events older than `before`, at most `limit`."""
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
+        """Forget events older than `before` or numbered up to `upto`, at most `limit`."""
         with self.write() as batch:
-            return batch.trim(before, limit)
+            return batch.trim(before, limit, upto)
 
     @contextmanager
     def _write_beside(self) -> Iterator[sqlite3.Connection]:

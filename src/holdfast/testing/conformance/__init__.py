@@ -31,10 +31,11 @@ from holdfast.testing.conformance.limits import Limits
 from holdfast.testing.conformance.order import Order
 from holdfast.testing.conformance.pause import Pause
 from holdfast.testing.conformance.queries import Queries
+from holdfast.testing.conformance.recovery import Matrix
 from holdfast.testing.conformance.reopening import Reopening
 from holdfast.testing.conformance.reports import Reports, StateTable
 from holdfast.testing.conformance.reservations import DirectRuns, Reservations
-from holdfast.testing.conformance.retention import Keeping
+from holdfast.testing.conformance.retention import Bounded, Keeping, KeepingByQueue
 from holdfast.testing.conformance.retry import ManualRetries, Retries
 from holdfast.testing.conformance.schedules import Fires, Late, Overlaps, Templates, Wishes
 from holdfast.testing.conformance.ttl import LatestStart
@@ -43,6 +44,7 @@ from holdfast.testing.conformance.webhooks import Deliveries, Owed, Webhooks
 __all__ = [
     "Atomicity",
     "BadInput",
+    "Bounded",
     "Clocks",
     "Concurrency",
     "Conformance",
@@ -59,6 +61,7 @@ __all__ = [
     "Groups",
     "Harness",
     "Keeping",
+    "KeepingByQueue",
     "Keys",
     "LargePayloads",
     "Late",
@@ -68,6 +71,7 @@ __all__ = [
     "Limits",
     "Lines",
     "ManualRetries",
+    "Matrix",
     "Order",
     "Overlaps",
     "Owed",
@@ -116,7 +120,10 @@ class Conformance(
     Deliveries,
     Reservations,
     DirectRuns,
+    Matrix,
     Keeping,
+    KeepingByQueue,
+    Bounded,
     Feed,
     Wait,
     Queries,

@@ -33,9 +33,17 @@ def _break() -> None:
 
 
 class _BrokenHalfway(list[Change]):
-    """Changes of which the first is given and the second fails."""
+    """Changes of which the store gets the first, and the second fails. The fold itself looks through them before."""
+
+    def __init__(self, changes: list[Change]) -> None:
+        super().__init__(changes)
+        self._seen = False
 
     def __iter__(self) -> Iterator[Change]:
+        if not self._seen:
+            self._seen = True
+            yield from super().__iter__()
+            return
         yield self[0]
         raise Broken
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.engine.maintenance import LOGS_S, SWEEP_EVERY_S, end_dead_sessions
+from holdfast.engine.maintenance import SWEEP_EVERY_S, end_dead_sessions
 from holdfast.model.ids import RunId
 from holdfast.model.jobs import JobStatus
 from holdfast.model.logs import LogLine, NumberedLine
 from holdfast.model.times import FOREVER, Timestamp
 from holdfast.model.workers import LiveRun, Progress, Wish, WorkerInfo, WorkerState
+from holdfast.rules.retention import LOGS_S
 from holdfast.stores.beside.rostering import LOST_S, SHOWN_S
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic

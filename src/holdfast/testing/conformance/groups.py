@@ -29,6 +29,7 @@ from holdfast.model.commands import (
     Retention,
     Retry,
 )
+from holdfast.model.events import JobFailed
 from holdfast.model.groups import Group, GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, Job, JobStatus, RunStatus
@@ -496,6 +497,9 @@ class GroupEnds(Topic):
         end(harness, "completed")
         assert group(harness).status is GroupStatus.COMPLETED
         assert harness.kinds().count("job:created") == 2
+        harness.advance(8 * DAY)
+        assert harness.tick().pruned == 2
+        assert _kept(harness) == (["z"], [])
 
     def test_a_crash_at_any_point_of_a_commit_leaves_the_whole_effect_or_nothing(self, harness: Harness) -> None:
         for number, point in enumerate(self.points):
@@ -521,6 +525,21 @@ class GroupEnds(Topic):
             stored = (harness.status(names[0]), harness.status(names[1]), group(harness, point).status)
             assert stored == whole
             assert harness.order(queues=(f"{point}-end",)) == [names[2]]
+
+    def test_recovery_gives_a_group_what_a_torn_commit_would_have_left_out(self, harness: Harness) -> None:
+        group_of(harness, "a", "b", callback=new_job("z"))
+        group_of(harness, "c", "d", group_id="h")
+        grant = harness.take()
+        failed = JobFailed(
+            job_id=JobId("a"), token=grant.token, error="boom", error_kind="exception", to=JobStatus.FAILED
+        )
+        # The failure alone: what no command leaves behind, but damage may.
+        with harness.store.write() as batch:
+            batch.add([failed], harness.now)
+        assert harness.status("b") is JobStatus.QUEUED
+        assert harness.recover().mended == 1
+        assert (harness.status("b"), group(harness).status) == (JobStatus.CANCELLED, GroupStatus.FAILED)
+        assert harness.order() == ["c", "z"]
 
     # --- being listed and forgotten -----------------------------------------------------------------------------------
 
@@ -605,6 +624,9 @@ class GroupEnds(Topic):
     def test_ten_thousand_members_are_one_command_and_hold_back_nobody(self, harness: Harness) -> None:
         group_of(harness, *(new_job(f"m{number:05}") for number in range(10_000)))
         harness.enqueue("x")
+        # Those that wait are not even met on the way, so a Lease costs the same with ten and with ten thousand.
+        with harness.engine.read() as view:
+            assert [job.job_id for job in view.ready("", ("default",), None, harness.now)] == ["m00000", "x"]
         assert harness.order() == ["m00000", "x"]
         harness.ask(CancelGroup(group_id="g"))
         found = group(harness)

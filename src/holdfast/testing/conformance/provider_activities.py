@@ -112,6 +112,14 @@ class ProviderActivities(ProviderTopic):
         desk.harness.enqueue("plain")
         desk.idle()
 
+    def test_an_owner_that_names_nobody_harms_nobody(self, desk: Desk) -> None:
+        for number, owner in enumerate(("nobody", "[]", '["i"]', "1,2,3", '["i",1,"2"]')):
+            desk.harness.enqueue(f"odd{number}", owner=owner)
+        desk.idle()
+        for _ in range(5):
+            desk.harness.complete(desk.harness.take(), 1)
+        assert desk.provider.get_queue_depths().parked == 0
+
     def test_a_taken_activity_is_not_taken_again(self, desk: Desk) -> None:
         desk.provider.enqueue_for_worker(activity())
         desk.take()

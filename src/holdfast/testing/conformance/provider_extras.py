@@ -131,6 +131,16 @@ class ProviderSessions(ProviderTopic):
         assert desk.provider.cleanup_orphaned_sessions(1e6) == 1
         assert desk.provider.cleanup_orphaned_sessions(0.0) == 0
 
+    def test_ordinary_workers_keep_to_sessions_too(self, desk: Desk) -> None:
+        self.in_session(desk, 2, 3)
+        desk.harness.take("w1", lease_s=60)
+        assert desk.harness.lease(1, "w2") == ()
+        desk.idle(session=YOU)
+        desk.harness.take("w1")
+        desk.advance(100)
+        desk.harness.tick()
+        assert len(desk.harness.lease(5, "w2")) == 2
+
     def test_session_and_tag_both_apply(self, desk: Desk) -> None:
         desk.begin(worker_items=[activity(2, session_id="s", tag="gpu")])
         desk.idle(session=ME)

@@ -306,6 +306,27 @@ class ProviderDeletion(ProviderTopic):
         assert desk.provider.delete_instance_bulk(InstanceFilter(instance_ids=("child",))).instances_deleted == 0
         assert desk.provider.delete_instance_bulk(InstanceFilter(limit=1)).instances_deleted == 2
 
+    def test_trees_go_by_themselves_thirty_days_after_their_end(self, desk: Desk) -> None:
+        desk.end("root")
+        desk.end("child", COMPLETED, "root")
+        desk.begin("running")
+        desk.advance(30 * 86_400 - 1)
+        desk.harness.tick()
+        assert desk.provider.list_instances() == ["running", "child", "root"]
+        desk.advance(1)
+        desk.harness.tick()
+        assert desk.provider.list_instances() == ["running"]
+
+    def test_a_tree_with_a_member_that_runs_does_not_go_by_itself(self, desk: Desk) -> None:
+        desk.end("root")
+        desk.end("child", ExecutionMetadata(status=Status.RUNNING), "root")
+        desk.advance(31 * 86_400)
+        desk.harness.tick()
+        seq = desk.harness.seq
+        desk.harness.tick()
+        assert desk.harness.seq == seq
+        assert desk.provider.list_instances() == ["child", "root"]
+
     def test_a_limit_below_one_is_refused(self, desk: Desk) -> None:
         desk.refuses("limit must be >= 1", desk.provider.delete_instance_bulk, InstanceFilter(limit=0))
 

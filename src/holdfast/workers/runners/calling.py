@@ -42,8 +42,9 @@ def own_context(context: Context) -> contextvars.Context:
     """Make a context in which `hf.current` is this execution, and nothing of another one is seen."""
     variables = contextvars.Context()
     variables.run(current.set, context)
-    if context.job.owner is not None:
-        variables.run(running_key.set, activity_key(*owned_by(context.job.owner)))
+    owner = owned_by(context.job.owner)
+    if owner is not None:
+        variables.run(running_key.set, activity_key(*owner))
     return variables
 
 

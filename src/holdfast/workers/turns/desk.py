@@ -21,8 +21,8 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import LeaseLost, UnknownLease
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
+from holdfast.flows.provider.translating import orchestration_item, readable
 from holdfast.flows.residents import Residents
-from holdfast.flows.translating import orchestration_item, readable
 from holdfast.model.flowcommands import AnnounceHandlers, FetchMore, FetchTurn, ParkMessages, RenewTurn
 from holdfast.model.history import decode_event
 from holdfast.model.instances import HistoryRow, history_key

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.ending import poison
 from holdfast.flows.execution import Execution
+from holdfast.flows.provider.translating import ack_command, readable
 from holdfast.flows.steps import StepCall
-from holdfast.flows.translating import ack_command, readable
 from holdfast.flows.turn import Turn
 from holdfast.model.flowcommands import AbandonTurn, AckTurn
 from holdfast.model.history import OrchestrationItem, TurnCommit
@@ -118,7 +118,6 @@ class Stint:
     steps: dict[int, StepRun] = field(default_factory=dict)
     #: The thread's alone.
     turn: Turn | None = None
-    execution: Execution | None = None
     code: Code = field(default_factory=Code)
     definition: Definition | None = None
     wants_commit: bool = False
@@ -129,6 +128,11 @@ class Stint:
     def token(self) -> Token:
         """The lock's."""
         return self.locked.token
+
+    @property
+    def execution(self) -> Execution | None:
+        """The code of the turn, once there is some."""
+        return None if self.turn is None else self.turn.execution
 
     @property
     def instance(self) -> str:
@@ -205,17 +209,9 @@ class Playing:
         return Outcome(ack=self._ack(stint, poison(item, attempts, self._now_ms())), is_last=True)
 
     def _begin(self, stint: Stint, ready: Ready) -> None:
-        def tell(execution: Execution) -> None:
-            stint.execution = execution
-
-        stint.turn = Turn(
-            self._definitions,
-            ready.item,
-            now_ms=self._now_ms(),
-            seed=random.getrandbits(63),  # not for secrets, and a system call would cost more than the turn
-            resident=ready.resident,
-            tell=tell,
-        )
+        # Not for secrets, and a system call would cost more than the turn.
+        stint.turn = Turn(self._definitions, ready.item, seed=random.getrandbits(63))
+        stint.turn.begin(self._now_ms(), ready.resident)
 
     def _definition(self, item: OrchestrationItem) -> Definition | None:
         begin = next((one for one in item.messages if isinstance(one, StartOrchestration | ContinueAsNew)), None)

@@ -170,6 +170,8 @@ class Courier:
         except HoldfastError as problem:
             # Not recorded: it is sent again when the claim has lapsed.
             log.warning("delivery.not_recorded", extra={"delivery": claim.delivery_id, "problem": problem.message})
+        except Exception:  # the others must go on; this one is due again when its claim has lapsed
+            log.exception("delivery.broke", extra={"delivery": claim.delivery_id})
         finally:
             with self._changed:
                 self._under_way -= 1

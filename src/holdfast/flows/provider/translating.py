@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.errors import HistoryCorrupt
-from holdfast.flows.asking import each, encoded, maybe_seconds, message_of, refuse, text, typed
-from holdfast.flows.contents import events_of, item_of, text_of
+from holdfast.flows.provider.asking import each, encoded, maybe_seconds, message_of, refuse, text, typed
+from holdfast.flows.provider.contents import events_of, item_of, text_of
 from holdfast.model.flowcommands import AckTurn, Delta, Metadata, NewActivity, NewEvent
 from holdfast.model.history import (
     Event,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import ProviderError
-from holdfast.flows.asking import Asking, each, refuse, text, told_as, typed
-from holdfast.flows.contents import events_of, text_of
-from holdfast.flows.filters import SystemStats
+from holdfast.flows.provider.asking import Asking, each, refuse, text, told_as, typed
+from holdfast.flows.provider.contents import events_of, text_of
+from holdfast.flows.provider.filters import SystemStats
 from holdfast.model import kinds
 from holdfast.model.flowcommands import DeleteEnded, DeleteInstances, PruneExecutions
 from holdfast.model.history import (

@@ -65,8 +65,9 @@ def text_of(blobs: Blobs, raw: msgspec.Raw) -> str | None:
 
 def activity_of(blobs: Blobs, job: Job) -> ActivityExecute:
     """Give the item that a job was made from."""
-    assert job.owner is not None
-    instance, execution_id, event_id = owned_by(job.owner)
+    owner = owned_by(job.owner)
+    assert owner is not None
+    instance, execution_id, event_id = owner
     params = whole(blobs, job.params)
     fields = _fields.decode(params)
     wrapped = len(fields) == 1 and "$input" in fields

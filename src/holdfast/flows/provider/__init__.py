@@ -17,16 +17,16 @@ from holdfast.clock import Clock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import ProviderError
-from holdfast.flows.filters import (
+from holdfast.flows.provider.filters import (
     DispatcherCapabilityFilter,
     SemverRange,
     SessionFetchConfig,
     SystemStats,
     TagFilter,
 )
-from holdfast.flows.managing import Managing
-from holdfast.flows.orchestrating import Orchestrating
-from holdfast.flows.working import Working
+from holdfast.flows.provider.managing import Managing
+from holdfast.flows.provider.orchestrating import Orchestrating
+from holdfast.flows.provider.working import Working
 from holdfast.model import kinds as EventKind  # noqa: N812 - the contract's name for the kinds of events
 from holdfast.model.details import Category, ErrorDetails
 from holdfast.model.history import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.flows.asking import (
+from holdfast.flows.provider.asking import (
     Asking,
     each,
     encoded,
@@ -17,8 +17,8 @@ from holdfast.flows.asking import (
     told_as,
     typed,
 )
-from holdfast.flows.contents import activity_of
-from holdfast.flows.filters import SessionFetchConfig, TagFilter
+from holdfast.flows.provider.contents import activity_of
+from holdfast.flows.provider.filters import SessionFetchConfig, TagFilter
 from holdfast.model.flowcommands import (
     AbandonActivity,
     AckActivity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.flows.asking import (
+from holdfast.flows.provider.asking import (
     Asking,
     each,
     maybe_seconds,
@@ -16,9 +16,9 @@ from holdfast.flows.asking import (
     told_as,
     typed,
 )
-from holdfast.flows.contents import events_of
-from holdfast.flows.filters import DispatcherCapabilityFilter
-from holdfast.flows.translating import ack_command, delta_of, orchestration_item, readable
+from holdfast.flows.provider.contents import events_of
+from holdfast.flows.provider.filters import DispatcherCapabilityFilter
+from holdfast.flows.provider.translating import ack_command, delta_of, orchestration_item, readable
 from holdfast.model.flowcommands import (
     AbandonTurn,
     AnnounceHandlers,

@@ -1,0 +1,67 @@
+"""A process killed -9 in the middle of an ack leaves all of the turn or nothing of it, and the next one goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.flows.provider import open_store
+from holdfast.testing.conformance.provider_kit import activity, patch, started, timer
+from holdfast.testing.conformance.provider_kit import signal as sent
+
+POINTS = {
+    "wal": ("engine.decided", "journal.leading", "journal.written", "journal.synced", "wal.appended", "wal.synced"),
+    "sqlite": ("engine.decided", "sqlite.begun", "sqlite.settled", "sqlite.committing", "sqlite.committed"),
+}
+#: Makes an instance, works on its next turn, and dies at a point of the commit.
+DYING = """
+import os, signal, sys
+from holdfast.flows.provider import open_store
+from holdfast.points import listening
+from holdfast.testing.conformance.provider_kit import activity, patch, signal as sent, start, started, timer
+provider = open_store(sys.argv[1]).provider
+provider.enqueue_for_orchestrator(start("i"))
+_, token, _ = provider.fetch_orchestration_item(30.0)
+provider.ack_orchestration_item(token, 1, [started("i")])
+provider.enqueue_for_orchestrator(sent("i"))
+_, token, _ = provider.fetch_orchestration_item(0.001)
+_, token, _ = provider.fetch_orchestration_item(30.0, 5.0)
+with listening(sys.argv[2], lambda: os.kill(os.getpid(), signal.SIGKILL)):
+    provider.ack_orchestration_item(
+        token, 1, [patch(2), patch(3)], [activity(2)], [timer(3, 2**62), sent("other")], cancelled_timers=[9]
+    )
+"""
+
+
+@pytest.mark.parametrize(("store", "point"), [(store, point) for store in POINTS for point in POINTS[store]])
+def test_an_ack_is_there_whole_or_not_at_all(tmp_path, store, point):
+    url = f"{store}:{tmp_path / 'store'}"
+    child = subprocess.run(
+        [sys.executable, "-c", DYING, url, point],
+        check=False,
+        capture_output=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    opened = open_store(url)
+    provider = opened.provider
+    depths = provider.get_queue_depths()
+    if len(provider.read("i")) == 3:
+        assert provider.read("i") == [started("i"), patch(2), patch(3)]
+        assert (depths.worker_queue, depths.timer_queue, depths.parked) == (1, 1, 1)
+        assert provider.fetch_work_item(30.0)[0] == activity(2)
+        assert provider.fetch_orchestration_item(30.0) is None
+    else:
+        assert point not in ("wal.synced", "sqlite.committed")
+        assert provider.read("i") == [started("i")]
+        assert (depths.worker_queue, depths.timer_queue, depths.parked) == (0, 0, 0)
+        if store == "wal":
+            item, token, attempts = provider.fetch_orchestration_item(30.0)
+            assert (item.messages, attempts) == ((sent("i"),), 3)
+            provider.ack_orchestration_item(token, 1, [patch(2)], [activity(2)], [timer(3, 2**62)])
+            assert len(provider.read("i")) == 2
+    assert opened.check() == []
+    opened.close()
