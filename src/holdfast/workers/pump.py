@@ -400,7 +400,7 @@ class Pump:
     def _is_idle(self, now: float) -> bool:
         """Tell whether nothing runs, is due or is on its way."""
         quiet = self._looked and self._slots.is_quiet() and self._delayed_at > now
-        return quiet and not self._chores.is_sending(now)
+        return quiet and not self._chores.is_sending(now) and not self._chores.has_files
 
     def look(self) -> None:
         """See what there is: work, its times, and whether what runs here may go on."""

@@ -43,6 +43,8 @@ class Counters(msgspec.Struct, frozen=True, omit_defaults=True):
     token: int = 0
     #: Ids of the jobs whose files lay in `pending/` when the store was closed in order.
     pending: tuple[str, ...] | None = None
+    #: Those whose files had been edited before it was opened, and nobody had decided that yet.
+    edited: tuple[str, ...] = ()
 
 
 _identity = msgspec.json.Decoder(Identity)

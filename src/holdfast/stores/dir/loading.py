@@ -72,12 +72,15 @@ class Loading:
         #: What brings files in order that lie wrong; images first, then what goes.
         self._fixes: list[Effect] = []
         self._settled_at = 0
+        #: Jobs whose edit an earlier opening found and did not decide.
+        self._undecided: frozenset[str] = frozenset()
         #: Files that could not be read and, since we only look, stay where they are: with the reason.
         self.unreadable: list[tuple[str, str]] = []
 
     def run(self, found: Counters, kept: Counters | None, settled_at: int) -> None:
         """Fill the tables of a store that has counted so far; `kept` is what its closing, if any, left."""
         self._settled_at = settled_at
+        self._undecided = frozenset(kept.edited if kept is not None else ())
         self._load_records()
         # While another process writes, a record may be newer than the feed we have read.
         self._load_jobs(_ANY if self._readonly else found.seq)
@@ -296,9 +299,14 @@ class Loading:
             self._return(name, folder, PENDING, queued)
         elif queued.job != file.job or queued.runs != file.runs or file.state is not JobStatus.QUEUED:
             self._rewrite(name, folder, queued)
-        elif (found := self._fs.stat(path_of(folder, name))) is not None and found.mtime_ns > self._settled_at:
+        elif file.job.job_id in self._undecided or self._was_written(folder, name):
             self.edited.append(queued)
         return self._kept(queued)
+
+    def _was_written(self, folder: str, name: str) -> bool:
+        """Tell whether a file is younger than the last commit."""
+        found = self._fs.stat(path_of(folder, name))
+        return found is not None and found.mtime_ns > self._settled_at
 
     def _kept(self, file: JobFile) -> JobFile:
         if file.extra != jobfile.EMPTY:

@@ -304,6 +304,8 @@ class DirStore:
         seen = self._places.seen.get(name)
         if seen is None:
             return False
+        if job.job_id in self._wishes.edited:
+            return True
         with suppress(OSError):
             if signature(self._fs.stat(path_of(self._places.folders[name], name))) != seen:
                 self._wishes.suspects.add(job.job_id)
@@ -326,11 +328,17 @@ class DirStore:
     # --- what people do to the files ----------------------------------------------------------------------------------
 
     def wishes(self, new_id: Callable[[], str]) -> Sequence[Wish]:
-        """Look for what people did to the files since the last look."""
+        """Look for what people did to the files since the last look, or go on with a look that found much."""
         self._demand_own()
         with self._lock, self._failing("looking at the files"):
             self._demand_writable()
-            return self._wishes.all(new_id)
+            return self._wishes.some(new_id)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the look under way has not seen to all it found."""
+        with self._lock:
+            return self._wishes.has_more
 
     def granted(self, wish: Wish) -> None:
         """Tidy up after a wish that was fulfilled."""
@@ -387,11 +395,12 @@ class DirStore:
 
     def _keep_counters(self, *, closing: bool = False) -> None:
         authority = self._tables.records[Authority].get(AUTHORITY) or Authority()
-        pending = None
+        counters = Counters(self._last, self._tables.ts, authority.last_token)
         if closing:
-            jobs = self._tables.records[Job].values()
-            pending = tuple(sorted(job.job_id for job in jobs if job.status is JobStatus.QUEUED))
-        counters = Counters(self._last, self._tables.ts, authority.last_token, pending)
+            # What was done to files before this opening and nobody decided must be found by the next one, too.
+            waiting = (job.job_id for job in self._tables.records[Job].values() if job.status is JobStatus.QUEUED)
+            pending = tuple(sorted({*waiting, *self._wishes.missing}))
+            counters = msgspec.structs.replace(counters, pending=pending, edited=tuple(self._wishes.edited))
         if counters != self._kept_counters:
             identity.write_counters(self._fs, counters)
             self._kept_counters = counters
