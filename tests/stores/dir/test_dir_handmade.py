@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from datetime import datetime
 
@@ -578,6 +579,26 @@ def test_an_edit_from_before_the_opening_holds_its_job_back_until_it_is_decided(
     desk.look()
     assert [grant.job.max_attempts for grant in desk.take()] == [9]
     desk.demand_sound()
+    desk.close()
+
+
+def test_a_file_taken_away_after_its_process_died_cancels_its_job_too(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.add(job("old"), job("done"))
+    desk.reopen()
+    desk.add(job("new"), job("kept"), job("lost"))
+    for grant in desk.take(2):
+        desk.complete(grant)
+    died = Desk(tmp_path / "copy", opened=False)
+    shutil.copytree(desk.path, died.path)  # as it was when the process died
+    for name in ("new", "lost"):
+        (died.folder("pending") / f"{name}.json").unlink()
+    died.open().look()
+    statuses = {name: died.job(name).status.value for name in ("old", "done", "kept", "new", "lost")}
+    ended = {"old": "COMPLETED", "done": "COMPLETED", "new": "CANCELLED", "lost": "CANCELLED"}
+    assert statuses == ended | {"kept": "QUEUED"}
+    died.demand_sound()
+    died.close()
     desk.close()
 
 
