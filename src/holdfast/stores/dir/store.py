@@ -319,6 +319,11 @@ class DirStore:
             self._demand_open()
             return self._feed.entries(after, self._last)
 
+    @property
+    def feed_begins(self) -> int:
+        """The number after which the feed begins; what happened before it tells no more."""
+        return self._feed.firsts[0] - 1 if self._feed.firsts else self._last
+
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`."""
         self._demand_own()
