@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from holdfast.app.jobs import Job
+from holdfast.app.lookout import limit_of
 from holdfast.errors import GroupNotFound, InvalidArguments, InvalidValue, WorkFailed
 from holdfast.model.commands import CancelGroup, CreateGroup, NewJob
 from holdfast.model.groups import Group as Record
@@ -154,7 +155,8 @@ class Group(Generic[R]):
         Raises TimeoutError after `timeout` seconds, saying how far it is; that changes nothing.
         """
         engine = self.app.engine
-        deadline = None if timeout is None else engine.look().monotonic + timeout
+        limit = limit_of(timeout)
+        deadline = None if limit is None else engine.look().monotonic + limit
         while True:
             with engine.read() as view:
                 seen, group = view.seq, record_of(view, self.id)
