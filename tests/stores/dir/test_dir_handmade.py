@@ -14,6 +14,7 @@ from dir_kit import Desk, job
 from holdfast import Holdfast
 from holdfast.engine.handmade import adopt
 from holdfast.errors import JobNotFound
+from holdfast.journal.fs import OsFS
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.stores.dir import DirStore
 from holdfast.stores.dir.wishes import AT_ONCE
@@ -200,6 +201,41 @@ def test_a_file_that_asks_for_what_cannot_be_is_set_aside_with_the_reason(desk, 
     desk.demand_sound(quarantined=1)
     with pytest.raises(JobNotFound):
         desk.job("bad")
+
+
+def test_a_file_that_this_user_may_not_read_is_set_aside_and_stops_nobody(desk, running, monkeypatch):
+    desk.add(job("mine"))
+    stop(desk, running)
+    really = OsFS.open
+
+    def refused(self, path, mode):
+        if mode == "read" and path.endswith(("pending/closed.json", "pending/mine.json")):
+            raise PermissionError(13, "Permission denied", path)
+        return really(self, path, mode)
+
+    monkeypatch.setattr(OsFS, "open", refused)
+    desk.clock.advance(60)
+    for name in ("closed", "mine", "open"):
+        desk.write("pending", name, {"payload": {"type": "work"}}, age_s=30)
+    desk.settle(running=running)
+    monkeypatch.undo()
+    assert sorted(desk.quarantined()) == ["closed.json", "mine.json"]
+    assert desk.where() == {"mine": ["pending"], "open": ["pending"]}
+    assert {grant.job.job_id for grant in desk.take(5)} == {"mine", "open"}
+    desk.demand_sound(quarantined=2)
+
+
+def test_a_file_whose_name_is_no_text_is_told_of_once_and_left_alone(desk, running, caplog):
+    stop(desk, running)
+    odd = os.fsencode(desk.folder("pending")) + b"/bad\xff.json"
+    with open(odd, "wb") as file:  # noqa: PTH123 - a path that is no text
+        file.write(b'{"payload": {"type": "work"}}')
+    desk.settle(running=running)
+    desk.settle(running=True)
+    told = [record.file for record in caplog.records if record.message == "record.irregular"]
+    assert told == ["tasks/pending/bad\\udcff.json"]
+    assert os.path.exists(odd)  # noqa: PTH110 - the same
+    os.unlink(odd)  # noqa: PTH108 - the same
 
 
 def test_what_editors_leave_lying_is_ignored(desk, running):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -34,7 +33,7 @@ from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import COMPLETED, FAILED, PENDING, RUNNING, number_in
 from holdfast.stores.dir.loading import Stray
 from holdfast.stores.dir.mending import mended_keys
-from holdfast.stores.dir.names import id_in, is_canonical, name_of
+from holdfast.stores.dir.names import ENDING, id_in, is_canonical, name_of
 from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
 from holdfast.stores.dir.reader import Irregular, is_ours, mtime_of, text_at
@@ -75,8 +74,8 @@ class Wishes:
         self.missing = deque(opened.missing)
         self.edited = {file.job.job_id: file for file in opened.edited}
         self._scan = Scan(fs, opened.places, clock)
-        #: What is no regular file, told once.
-        self._irregular: set[Stray] = set()
+        #: What is no regular file, or has a name that is no text: told once.
+        self._irregular: set[str] = set()
         #: Wishes given by the last look that were neither granted nor refused yet.
         self._unanswered: list[Wish] = []
         #: What the feed knows, folded when it is first asked for.
@@ -133,6 +132,8 @@ class Wishes:
         self._strays.update(dict.fromkeys(Stray(*one) for one in seen.new))
         for name in seen.changed:
             self.suspects.update(self._job_of(name))
+        for folder, shown in seen.odd:
+            self._leave_alone(folder, shown)
 
     def _job_of(self, name: str) -> list[str]:
         """Give the job whose file has that name."""
@@ -148,12 +149,17 @@ class Wishes:
         try:
             return self._of_stray(stray, new_id, asked)
         except Irregular:
-            if stray not in self._irregular:
-                log.warning("record.irregular", extra={"file": path_of(*stray)})
-                self._irregular.add(stray)
+            self._leave_alone(stray.folder, f"{stray.name}{ENDING}")
         except FileNotFoundError:
             pass
         return None
+
+    def _leave_alone(self, folder: str, entry: str) -> None:
+        """Tell once of what cannot be a record, and leave it where it is."""
+        file = f"{folder}/{entry}"
+        if file not in self._irregular:
+            log.warning("record.irregular", extra={"file": file})
+            self._irregular.add(file)
 
     # --- new files ----------------------------------------------------------------------------------------------------
 
@@ -359,8 +365,12 @@ class Wishes:
         if wait and not self._has_lain(folder, name):
             self.suspects.add(job.job_id)
             return
-        with suppress(FileNotFoundError):
+        try:
             self._quarantine.keep(folder, name, read_bytes(self._fs, path_of(folder, name)), reason)
+        except FileNotFoundError:
+            pass
+        except PermissionError:
+            self._quarantine.take(folder, name, reason)
         self._restore(job.job_id)
 
     def _removed(self, job: Job, folder: str, name: str) -> Wish | None:
