@@ -164,8 +164,19 @@ def test_groups_are_found_by_id_and_listed_newest_first(hf, double):
         Group(hf, "nobody").jobs()
     with pytest.raises(InvalidValue, match="status"):
         hf.groups(status="DONE")
-    with pytest.raises(InvalidValue, match="limit"):
-        hf.groups(limit=0)
+    for limit in (0, "5", True):
+        for listing in (hf.groups, hf.jobs):
+            with pytest.raises(InvalidValue, match="limit"):
+                listing(limit=limit)
+
+
+def test_what_is_no_list_of_jobs_and_no_id_is_refused(hf, double):
+    for members in (None, 5):
+        with pytest.raises(InvalidArguments, match="list of jobs"):
+            hf.group(members)
+    with pytest.raises(InvalidValue, match="group_id"):
+        hf.group([double.job(1)], id="")
+    assert hf.jobs() == []
 
 
 def test_progress_counts_the_members_that_have_ended(hf, double):
