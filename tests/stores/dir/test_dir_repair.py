@@ -184,3 +184,12 @@ def test_a_damaged_record_that_is_no_job_is_set_aside_by_repair(desk):
     assert [path.read_text() for path in desk.quarantined().values()] == ["{"]
     desk.open()
     desk.demand_sound(quarantined=1)
+
+
+def test_a_directory_of_another_program_has_nothing_to_repair(tmp_path):
+    desk = Desk(tmp_path / "other", opened=False)
+    desk.make_folders()
+    desk.write("pending", "a", {"payload": {"type": "work"}})
+    plan = upkeep.plan_repair(url(desk))
+    assert not plan.is_needed
+    assert codes(desk) == []

@@ -76,8 +76,10 @@ def plan(path: str, *, fs: FS | None = None, clock: Clock | None = None) -> DirP
         fs = fs or OsFS(path)
         made, data = DirPlan(fs, path, clock), Below(fs, "data")
         quarantine = Quarantine(data, path, clock)
-        applied = _plan_feed(made, data)
-        _plan_intents(made, data, path, quarantine, applied)
+        # What another program made and nobody has opened yet has neither.
+        applied = _plan_feed(made, data) if data.stat(FEED) is not None else 0
+        if data.stat(INTENT) is not None:
+            _plan_intents(made, data, path, quarantine, applied)
         with suppress(StoreDamaged):  # then there is more to repair first
             _plan_files(made, fs, data, path, quarantine)
         for aside in quarantine.all():
@@ -156,7 +158,7 @@ def _plan_return(made: DirPlan, data: FS, aside: SetAside) -> None:
     place = f"data/{QUARANTINE}/{aside.name}.json"
     moved, said = data.stat(path_of(QUARANTINE, aside.name)), data.stat(f"{QUARANTINE}/{aside.name}{REASON}")
     if moved is None or (said is not None and moved.mtime_ns <= said.mtime_ns):
-        made.lines.append(f"{place}: {aside.reason}. It stays until it is edited.")
+        made.lines.append(f"{place}: {aside.reason.rstrip('.')}. It stays until it is edited.")
         return
     try:
         folder, name = _home(data, aside)
