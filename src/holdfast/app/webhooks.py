@@ -23,7 +23,7 @@ from holdfast.model.ids import uuid5
 from holdfast.model.outcomes import Claimed, Saved
 from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, WebhookChanges
 from holdfast.model.webhooks import Webhook as Record
-from holdfast.rules.addresses import parse_networks, parse_url
+from holdfast.rules.addresses import parse_networks
 from holdfast.stores.protocol import DeliveryQuery
 
 if TYPE_CHECKING:
@@ -58,12 +58,11 @@ class WebhookEdits(TypedDict, total=False):
 def default_id(namespace: str, url: str) -> str:
     """Give the id of a webhook that was given none: the same for the same address, however often it is asked for.
 
-    Raises InvalidValue for what is no address.
+    Raises InvalidValue for what is no text; what is no address is refused with the webhook.
     """
     if not isinstance(url, str):
         raise InvalidValue(f"url: {url!r:.80} is no text. Nothing was changed.", field="url")
-    parse_url(url)
-    return uuid5("webhook", namespace, url)
+    return uuid5("webhook", namespace, url.encode(errors="replace").decode())
 
 
 def new_secret() -> str:
