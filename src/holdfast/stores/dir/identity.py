@@ -1,4 +1,4 @@
-"""The two files that speak of the store as a whole: which store this is, and how far it has counted.
+"""The files that speak of the store as a whole: which store this is, how far it has counted, whether dispatch rests.
 
 `holdfast.json` is written once, last, when all directories are durable. `data/meta.json` is written only while no
 intent is open: at creation, when the feed begins a new file, and at closing.

@@ -180,9 +180,13 @@ class DirStore:
             with telling(self._path, "committing"):
                 self._rotate()
                 effects = effects_of(self._tables, self._places, self._extras, self._errands)
-                wish = intent.intent_of(events, effects)
-                self._put_intent(wish)
+                intended = intent.intent_of(events, effects)
+                draft = self._draft(intended)
                 begun = True
+                self._fs.rename(draft, path_of(INTENT, intended.name))
+                reach("dir.renamed")
+                # With this the commit is made.
+                self._fs.sync_dir(INTENT)
                 reach("dir.intended")
                 writing.apply(self._fs, effects, self._noted)
                 reach("dir.applied")
@@ -190,8 +194,16 @@ class DirStore:
                 reach("dir.told")
         except StoreFull as error:
             self._tables.undo()
+            if begun:
+                # The next opening finishes this commit: whoever waits must not hear that nothing happened.
+                self._failure = StoreFailed(
+                    f"{error.message} The commit is not finished.",
+                    hint="Free some space and reopen the store, then send the same command again: it gives the first "
+                    "outcome.",
+                )
+                raise self._failure from error
             # Before the intent has its name nothing has happened, and what failed was thrown away.
-            if begun or error.facts.get("synced"):
+            if error.facts.get("synced"):
                 self._failure = error
             raise
         except BaseException as error:
@@ -204,12 +216,12 @@ class DirStore:
         self._added.notify_all()
         # If its removal does not reach the disk, the next opening removes it: the feed has its events.
         with suppress(OSError):
-            self._fs.unlink(path_of(INTENT, wish.name))
+            self._fs.unlink(path_of(INTENT, intended.name))
         reach("dir.committed")
 
-    def _put_intent(self, wish: intent.Intent) -> None:
-        """Put the intent in place. Raises StoreFull if there was no room for it: then nothing has happened."""
-        draft, text = writing.draft_of(INTENT, wish.name), intent.written(wish)
+    def _draft(self, intended: intent.Intent) -> str:
+        """Write the intent under a name that counts for nothing. Raises StoreFull if there was no room for it."""
+        draft, text = writing.draft_of(INTENT, intended.name), intent.written(intended)
         syncing = False
         try:
             with suppress(FileNotFoundError):
@@ -229,10 +241,7 @@ class DirStore:
                 failure.facts["synced"] = syncing
                 raise failure from error
             raise
-        self._fs.rename(draft, path_of(INTENT, wish.name))
-        reach("dir.renamed")
-        # With this the commit is made.
-        self._fs.sync_dir(INTENT)
+        return draft
 
     def _rotate(self) -> None:
         """Begin the next file of the feed, if this one is full and no intent is open."""
