@@ -161,7 +161,7 @@ def test_a_result_that_is_no_json_fails_the_run_and_says_so(hf, value):
 
 
 def test_a_result_too_large_to_keep_fails_the_run(hf, monkeypatch):
-    monkeypatch.setattr(payloads.pack, "__defaults__", ("params", 1 << 20))
+    monkeypatch.setattr(payloads.pack, "__defaults__", ("params", 1 << 20, 0))
 
     def huge() -> str:
         return "x" * (2 << 20)
