@@ -61,9 +61,7 @@ def pack(value: Any, field: str = "params", limit: int = MAX_BYTES, around: int 
         raise InvalidValue(f"{field}: a value in it is not JSON; only plain types come back.", field=field) from None
 
 
-def admit(
-    text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES, around: int = 0
-) -> msgspec.Raw:
+def admit(text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES, around: int = 0) -> msgspec.Raw:
     """Check JSON text from outside and give it back in compact form; for `around` see `pack`.
 
     Raises InvalidValue or PayloadTooLarge, naming `field`; the text is then not stored.
