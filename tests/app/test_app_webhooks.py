@@ -100,6 +100,10 @@ def test_webhooks_of_another_namespace_are_its_own(hf):
         (URL, {"secret": "x" * 300}, "secret"),
         (URL, {"secret": "ä" * 20}, "secret"),
         (URL, {"id": " "}, "webhook_id"),
+        (URL, {"id": ""}, "webhook_id"),
+        (5, {}, "url"),
+        ("http://\ud800.example/", {}, "url"),
+        (URL, {"events": 5}, "events"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_made(hf, url, options, field):

@@ -465,6 +465,15 @@ def test_a_reservation_taken_from_it_while_it_waits_ends_the_wait(hf, send):
 # --- interrupts and the end of the program ----------------------------------------------------------------------------
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt: who starts the tests in the background may have had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_it_waits_gives_the_queue_back(hf, send):
     send.enqueue("1")
     lease(hf)
@@ -476,6 +485,7 @@ def test_an_interrupt_while_it_waits_gives_the_queue_back(hf, send):
     assert active(hf) == []
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_of_a_coroutine_cancels_it_and_gives_the_queue_back(hf):
     ended = threading.Event()
 
@@ -490,6 +500,25 @@ def test_an_interrupt_of_a_coroutine_cancels_it_and_gives_the_queue_back(hf):
     with pytest.raises(KeyboardInterrupt):
         waits.direct()
     assert ended.wait(60)
+    assert (only_job(hf).status, active(hf)) == ("CANCELLED", [])
+
+
+def test_an_interrupt_before_the_first_line_of_the_handler_leaves_nothing_running(hf, send, monkeypatch):
+    begun = []
+
+    class Interrupted(threading.Thread):
+        def start(self):
+            super().start()
+            if self.name == "holdfast-direct":
+                begun.append(self)
+                raise KeyboardInterrupt  # as one that comes while the thread is waited for
+
+    monkeypatch.setattr(threading, "Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        send.direct("now")
+    (thread,) = begun
+    thread.join(60)
+    assert not thread.is_alive()
     assert (only_job(hf).status, active(hf)) == ("CANCELLED", [])
 
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import Backoff, Group, Holdfast
+from holdfast.app.lookout import limit_of
 from holdfast.errors import (
     GroupNotFound,
     InvalidArguments,
@@ -163,8 +164,19 @@ def test_groups_are_found_by_id_and_listed_newest_first(hf, double):
         Group(hf, "nobody").jobs()
     with pytest.raises(InvalidValue, match="status"):
         hf.groups(status="DONE")
-    with pytest.raises(InvalidValue, match="limit"):
-        hf.groups(limit=0)
+    for limit in (0, "5", True):
+        for listing in (hf.groups, hf.jobs):
+            with pytest.raises(InvalidValue, match="limit"):
+                listing(limit=limit)
+
+
+def test_what_is_no_list_of_jobs_and_no_id_is_refused(hf, double):
+    for members in (None, 5):
+        with pytest.raises(InvalidArguments, match="list of jobs"):
+            hf.group(members)
+    with pytest.raises(InvalidValue, match="group_id"):
+        hf.group([double.job(1)], id="")
+    assert hf.jobs() == []
 
 
 def test_progress_counts_the_members_that_have_ended(hf, double):
@@ -181,6 +193,20 @@ def test_waiting_in_vain_says_how_far_the_group_is(hf, double):
         group.wait(timeout=0)
     with pytest.raises(TimeoutError):
         group.results(timeout=0)
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "5", True])
+def test_what_is_no_time_to_wait_for_an_end_is_refused(hf, double, timeout):
+    group = hf.chain(double.job(1))
+    for handle in (group, group.jobs()[0]):
+        with pytest.raises(InvalidValue, match="timeout"):
+            handle.wait(timeout)
+        with pytest.raises(InvalidValue, match="timeout"):
+            asyncio.run(handle.aio.wait(timeout))
+
+
+def test_a_time_that_no_clock_can_count_is_no_limit():
+    assert [limit_of(timeout) for timeout in (float("inf"), 1e300, 10**400, 5, 0.5)] == [None, None, None, 5, 0.5]
 
 
 def test_cancelling_ends_what_waits(hf, double):

@@ -285,6 +285,24 @@ def test_a_forked_child_holds_nothing_and_gives_nothing_back(tmp_path):
         assert kept(hf, held).status is ReservationStatus.ACTIVE
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_inside_the_block_is_outside_of_it(tmp_path):
+    with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}") as hf:
+        task = hf.task(queue="mail", name="inner")(lambda: "ran")
+        with hf.reserve("mail", by="anna"):
+            child = os.fork()
+            if not child:
+                code = 1
+                try:
+                    task.options(wait=0).direct()
+                except ReservationConflict as problem:
+                    code = 0 if "anna" in problem.message else 2
+                finally:
+                    os._exit(code)
+            assert os.waitpid(child, 0)[1] == 0
+            assert task.direct() == "ran"
+
+
 # --- awaited ----------------------------------------------------------------------------------------------------------
 
 

@@ -29,10 +29,16 @@ def test_a_job_is_kept_with_all_that_was_asked_for():
     )  # fmt: skip
     world.do(enqueue(asked))
     job = world.job()
-    for field in (*(set(asked.__struct_fields__) & set(Job.__struct_fields__)),):
+    for field in (*(set(asked.__struct_fields__) & set(Job.__struct_fields__) - {"created_at"}),):
         assert getattr(job, field) == getattr(asked, field), field
     assert (job.status, job.created_at, job.rank, job.position, job.seq) == ("QUEUED", START, -7, 100, 1)
     assert (job.attempts, job.expiries, job.executions) == (0, 0, 0)
+
+
+def test_a_job_that_was_asked_for_earlier_keeps_its_time_and_none_comes_from_the_future():
+    world = World()
+    world.do(enqueue(new("past", created_at=later(START, -60)), new("ahead", created_at=later(START, 60))))
+    assert (world.job("past").created_at, world.job("ahead").created_at) == (later(START, -60), START)
 
 
 def test_each_job_goes_to_the_back_of_its_band():

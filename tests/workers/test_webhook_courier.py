@@ -194,6 +194,33 @@ def test_no_more_are_on_their_way_than_there_are_hands(hf, double, monkeypatch):
     assert len(receiver.received) == 10
 
 
+def test_a_receiver_that_stands_still_and_is_owed_much_keeps_others_waiting_for_one_try(hf, double, monkeypatch):
+    monkeypatch.setattr(couriers, "HANDS", 3)
+    arrived, go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def still(_received):
+        arrived.release()
+        assert go.acquire(timeout=LONG)
+        return 200
+
+    with Receiver(still) as slow, Receiver() as quick:
+        hf.webhook(slow.url, queues=["much"])
+        hook = hf.webhook(quick.url, queues=["little"])
+        double.options(queue="much").enqueue_many([(n,) for n in range(20)])
+        worker = hf.worker(["much", "little"])
+        worker.start()
+        try:
+            for _ in range(3):
+                assert arrived.acquire(timeout=LONG)
+            double.options(queue="little").enqueue_many([(n,) for n in range(5)])
+            go.release()
+            _delivered(hook, 5)
+        finally:
+            go.release(20)
+            worker.drain()
+            assert worker.join(LONG)
+
+
 def test_a_resting_worker_is_woken_by_a_delivery_that_somebody_else_makes_due(hf, double):
     with Receiver() as receiver:
         hook = hf.webhook(receiver.url)

@@ -237,6 +237,17 @@ def test_a_receiver_that_hangs_up_without_a_word_is_no_success():
     assert "HTTP" in reply.error
 
 
+@pytest.mark.parametrize("interim", [b"100 Continue", b"102 Processing", b"103 Early Hints\r\nLink: </a>"])
+def test_an_interim_answer_is_not_the_answer(interim):
+    with server(answering(b"HTTP/1.1 " + interim + b"\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n")) as (port, _):
+        assert SENDER.send(f"http://127.0.0.1:{port}/", {}, b"{}") == Reply(204)
+
+
+def test_interim_answers_without_end_are_no_success():
+    with server(answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10_000)) as (port, _):
+        assert SENDER.send(f"http://127.0.0.1:{port}/", {}, b"{}").status is None
+
+
 @pytest.mark.parametrize("garbage", [b"SSH-2.0-OpenSSH\r\n", b"\x00\xff" * 40 + b"\r\n", b"HTTP/1.1 abc\r\n\r\n"])
 def test_what_is_not_http_is_no_success(garbage):
     with server(answering(garbage)) as (port, _):

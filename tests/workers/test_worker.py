@@ -183,6 +183,12 @@ def test_a_waiting_worker_is_woken_by_an_enqueue(url):
         assert w.join(LONG)
 
 
+def send_signal(number):
+    """Send this process a signal, but only to a worker that hears it: anything else would end the tests."""
+    assert signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler), "the worker is over already"
+    os.kill(os.getpid(), number)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_the_worker_of_the_main_thread(hf, handlers, number):
     job = handlers.willing.enqueue()
@@ -190,11 +196,13 @@ def test_a_signal_drains_the_worker_of_the_main_thread(hf, handlers, number):
 
     def send():
         handlers.wait_started(1)
-        os.kill(os.getpid(), number)
+        send_signal(number)
         handlers.open.set()
 
-    threading.Thread(target=send).start()
+    sender = threading.Thread(target=send)
+    sender.start()
     hf.work(concurrency=2)
+    sender.join(LONG)
     assert job.status == "COMPLETED"
     assert signal.getsignal(number) is before
 
@@ -204,14 +212,15 @@ def test_a_second_signal_stops_now(hf, handlers):
 
     def send():
         handlers.wait_started(1)
-        os.kill(os.getpid(), signal.SIGTERM)
-        while w.pump._grace_s is None:
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        send_signal(signal.SIGTERM)
+        assert draining.wait(LONG)
+        send_signal(signal.SIGTERM)
 
-    w = hf.worker(concurrency=2)
-    threading.Thread(target=send).start()
-    w.run()
+    draining = threading.Event()
+    sender = threading.Thread(target=send)
+    sender.start()
+    hf.worker(concurrency=2).run(heard=draining.set)
+    sender.join(LONG)
     assert job.status == "QUEUED"
 
 

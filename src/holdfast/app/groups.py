@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from holdfast.app.jobs import Job
+from holdfast.app.lookout import limit_of
+from holdfast.app.options import demand_limit
 from holdfast.errors import GroupNotFound, InvalidArguments, InvalidValue, WorkFailed
 from holdfast.model.commands import CancelGroup, CreateGroup, NewJob
 from holdfast.model.groups import Group as Record
@@ -52,9 +54,12 @@ def make(
         if name not in GroupOptions.__annotations__:
             known = ", ".join(sorted(GroupOptions.__annotations__))
             raise InvalidArguments(f"a group has no option {name!r}. Nothing was stored.", hint=f"There are: {known}.")
+    if not isinstance(members, Iterable):
+        raise InvalidArguments(f"{members!r:.80} is no list of jobs. Nothing was stored.")
     engine = app.engine
+    chosen = options.get("id")
     command = CreateGroup(
-        group_id=options.get("id") or engine.new_id(),
+        group_id=engine.new_id() if chosen is None else chosen,
         members=tuple(_member(each) for each in members),
         namespace=app.namespace,
         name=options.get("name"),
@@ -87,8 +92,7 @@ def _word(kind: type[E], field: str, word: str) -> E:
 
 def find(app: Holdfast, status: str | None, limit: int) -> list[Group[Any]]:
     """List the groups of an application, newest first."""
-    if limit < 1:
-        raise InvalidValue(f"limit: {limit} is below 1.", field="limit")
+    demand_limit(limit)
     wanted = None if status is None else _word(GroupStatus, "status", status)
     with app.engine.read() as view:
         found = view.groups(GroupQuery(namespace=app.namespace, status=wanted, limit=limit))
@@ -154,7 +158,8 @@ class Group(Generic[R]):
         Raises TimeoutError after `timeout` seconds, saying how far it is; that changes nothing.
         """
         engine = self.app.engine
-        deadline = None if timeout is None else engine.look().monotonic + timeout
+        limit = limit_of(timeout)
+        deadline = None if limit is None else engine.look().monotonic + limit
         while True:
             with engine.read() as view:
                 seen, group = view.seq, record_of(view, self.id)

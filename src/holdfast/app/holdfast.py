@@ -17,7 +17,7 @@ from holdfast.app.groups import Group, GroupOptions, Member, Mode
 from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.lookout import Lookout
-from holdfast.app.options import TaskOptions
+from holdfast.app.options import TaskOptions, demand_limit
 from holdfast.app.queues import Dispatch, Queue
 from holdfast.app.reservations import TTL_S, Reservation
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target, report_undeclared, synchronise
@@ -176,8 +176,7 @@ class Holdfast(HasWorkflows):
         limit: int = 50,
     ) -> Sequence[Job[Any]]:
         """List jobs, newest first. Raises InvalidValue for a status that is none, or a limit below 1."""
-        if limit < 1:
-            raise InvalidValue(f"limit: {limit} is below 1.", field="limit")
+        demand_limit(limit)
         query = JobQuery(
             namespace=self.namespace,
             status=None if status is None else _status(status),

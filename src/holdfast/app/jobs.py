@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 import msgspec
 
 from holdfast.app.artifacts import Artifact, artifacts_of
-from holdfast.app.lookout import ended_or_late
+from holdfast.app.lookout import ended_or_late, limit_of
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
 from holdfast.engine.lines import pages, run_of, source_of
@@ -113,7 +113,8 @@ class Job(Generic[R]):
         Raises TimeoutError after `timeout` seconds, saying what the job waits for; that changes nothing.
         """
         engine = self.app.engine
-        deadline = None if timeout is None else engine.look().monotonic + timeout
+        limit = limit_of(timeout)
+        deadline = None if limit is None else engine.look().monotonic + limit
         while True:
             with engine.read() as view:
                 seen, job = view.seq, last_of(view, self.id)

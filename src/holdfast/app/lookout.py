@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import reason_of
-from holdfast.errors import HoldfastError, JobNotFound
+from holdfast.errors import HoldfastError, InvalidValue, JobNotFound
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
 from holdfast.rules.retry import last_of
@@ -37,6 +37,16 @@ def job_look(job_id: JobId) -> Callable[[View], Job | Literal["pending"] | None]
         return job if job is None or job.has_ended else PENDING
 
     return look
+
+
+def limit_of(timeout: float | None) -> float | None:
+    """Give the seconds that somebody waits, None without limit. Raises InvalidValue for what is no time."""
+    if timeout is None:
+        return None
+    if type(timeout) not in (int, float) or timeout != timeout:  # noqa: PLR0124 - what is not a number differs from itself
+        message = f"timeout: {timeout!r:.80} is not a number of seconds. Nothing was waited for."
+        raise InvalidValue(message, hint="None waits without limit.", field="timeout")
+    return None if timeout > threading.TIMEOUT_MAX else timeout  # which no clock could count
 
 
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
@@ -80,7 +90,7 @@ class Awaited(Generic[T]):
 
     async def end(self, timeout: float | None) -> T:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
         """Wait to be told. Raises TimeoutError."""
-        return await asyncio.wait_for(self._future, timeout)
+        return await asyncio.wait_for(self._future, limit_of(timeout))
 
 
 class Lookout:

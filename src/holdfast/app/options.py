@@ -187,3 +187,9 @@ def _value(name: str, value: Any) -> Any:
             known = ", ".join(_ENUMS[name])
             raise InvalidValue(f"{name}: {value!r} is not one of {known}.", field=name) from None
     return value
+
+
+def demand_limit(limit: int) -> None:
+    """Refuse what is no number of things to list. Raises InvalidValue."""
+    if type(limit) is not int or limit < 1:
+        raise InvalidValue(f"limit: {limit!r:.80} is not a whole number from 1 on.", field="limit")

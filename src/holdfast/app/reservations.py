@@ -139,8 +139,8 @@ class Reservation(Hold):
             )
 
     def is_of(self, app: OpensStore) -> bool:
-        """Tell whether it is one of that application."""
-        return self._app is app
+        """Tell whether it is one of that application, in this process: a forked child holds nothing."""
+        return self._app is app and self.engine is app.engine
 
     def _vigil(self, patience: Patience) -> Vigil:
         return Vigil(self.engine, self._namespace, self.queue, patience)

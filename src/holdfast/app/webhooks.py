@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
+from holdfast.app.options import demand_limit
 from holdfast.engine.engine import Engine
 from holdfast.errors import DeliveryNotFound, InvalidArguments, InvalidValue, WebhookNotFound
 from holdfast.model.commands import (
@@ -55,8 +56,13 @@ class WebhookEdits(TypedDict, total=False):
 
 
 def default_id(namespace: str, url: str) -> str:
-    """Give the id of a webhook that was given none: the same for the same address, however often it is asked for."""
-    return uuid5("webhook", namespace, url)
+    """Give the id of a webhook that was given none: the same for the same address, however often it is asked for.
+
+    Raises InvalidValue for what is no text; what is no address is refused with the webhook.
+    """
+    if not isinstance(url, str):
+        raise InvalidValue(f"url: {url!r:.80} is no text. Nothing was changed.", field="url")
+    return uuid5("webhook", namespace, url.encode(errors="replace").decode())
 
 
 def new_secret() -> str:
@@ -68,6 +74,8 @@ def listed(field: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Take a list of texts. Raises InvalidValue for one text alone, which Python would read letter by letter."""
     if isinstance(texts, str):
         raise InvalidValue(f"{field}: {texts!r:.80} is one text, not a list. Nothing was changed.", field=field)
+    if not isinstance(texts, Iterable):
+        raise InvalidValue(f"{field}: {texts!r:.80} is no list. Nothing was changed.", field=field)
     return tuple(texts)
 
 
@@ -79,7 +87,8 @@ def declare(app: Holdfast, url: str, options: WebhookOptions) -> Webhook:
             raise InvalidArguments(
                 f"a webhook has no option {name!r}. Nothing was changed.", hint=f"There are: {known}."
             )
-    webhook_id = options.get("id") or default_id(app.namespace, url)
+    chosen = options.get("id")
+    webhook_id = default_id(app.namespace, url) if chosen is None else chosen
     given, made = options.get("secret"), new_secret()
     queues = options.get("queues")
     new = NewWebhook(
@@ -119,8 +128,7 @@ class Webhook:
 
     def deliveries(self, *, status: DeliveryStatus | str | None = None, limit: int = 50) -> Sequence[Delivery]:
         """List what it was sent or is owed, newest first. Raises InvalidValue for a status that is none."""
-        if limit < 1:
-            raise InvalidValue(f"limit: {limit} is below 1.", field="limit")
+        demand_limit(limit)
         wanted = None if status is None else _status(status)
         with self._app.engine.read() as view:
             return view.deliveries(DeliveryQuery(webhook_id=self.id, status=wanted, limit=limit))

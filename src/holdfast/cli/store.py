@@ -8,6 +8,7 @@ from contextlib import suppress
 import click
 import msgspec
 
+from holdfast.cli.eventlog import show_events
 from holdfast.cli.target import existing
 from holdfast.engine.orphans import plan_orphans
 from holdfast.errors import StoreDamaged
@@ -21,6 +22,7 @@ _output = click.option("-o", "--output", type=click.Choice(["table", "json", "js
 @click.group()
 def store() -> None:
     """Look after a store: check, repair, snapshot."""
+    show_events()
 
 
 @store.command()

@@ -298,6 +298,12 @@ class Engine:
         self._demand_own()
         return self.store.read()
 
+    def would_change(self, command: Command) -> bool:
+        """Tell whether a command would write anything now. A look only: it waits for nobody who writes."""
+        reading = self.look()
+        with self.read() as view:
+            return bool(decide(view, command, reading.now, Draws(reading.now, _seed()), self.jump).events)
+
     def job(self, job_id: JobId) -> Job:
         """Give a job. Raises JobNotFound."""
         with self.read() as view:

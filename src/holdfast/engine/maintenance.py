@@ -79,7 +79,7 @@ def recover(engine: Engine) -> Report:
     # First: what is broken could not even be ended.
     broken = steps.do("mend", lambda: mend(engine), Mended())
     ended = steps.do("sessions", lambda: _end_sessions(engine), 0)
-    groups = steps.do("groups", lambda: _all(engine, MendGroups(limit=LIMIT)), 0)
+    groups = steps.do("groups", lambda: _mend_groups(engine), 0)
     expired = steps.do("lapsed", lambda: end_lapsed(engine), 0)
     adopted = steps.do("files", lambda: adopt(engine), 0)
     return Report(
@@ -101,11 +101,21 @@ def _end_sessions(engine: Engine) -> int:
     return _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
 
 
+def _mend_groups(engine: Engine) -> int:
+    """Give groups what a torn commit would have left out. Looked at first, as in `mend`."""
+    sweep = MendGroups(limit=LIMIT)
+    return _all(engine, sweep) if engine.would_change(sweep) else 0
+
+
 def mend(engine: Engine, *, chains: bool = False) -> Mended:
-    """Bring what damage left back to states that are known; with `chains` also where a retry is missing."""
+    """Bring what damage left back to states that are known; with `chains` also where a retry is missing.
+
+    Looked at first: whoever opens a whole store does not wait for others who write.
+    """
     found = Mended()
-    while True:
-        outcome = engine.ask(Mend(chains=chains, limit=LIMIT))
+    command = Mend(chains=chains, limit=LIMIT)
+    while found != Mended() or engine.would_change(command):
+        outcome = engine.ask(command)
         assert isinstance(outcome, Mended)
         found = Mended(
             runs=found.runs + outcome.runs, jobs=found.jobs + outcome.jobs, chains=found.chains + outcome.chains

@@ -422,6 +422,8 @@ class ClaimDeliveries(Order, frozen=True, kw_only=True, tag="claim_deliveries"):
     """Take up to `limit` deliveries that are due, to send them within a minute."""
 
     limit: int = 8
+    #: Webhooks that the sender has deliveries for on their way, each as often as there are; others come first.
+    under_way: tuple[str, ...] = ()
 
 
 class EndDelivery(Order, frozen=True, kw_only=True, tag="end_delivery"):

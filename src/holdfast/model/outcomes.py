@@ -122,6 +122,8 @@ class Claim(msgspec.Struct, frozen=True):
 
     delivery_id: str
     claimed_until: Timestamp
+    #: Whom it goes to.
+    webhook_id: str = ""
 
 
 class Claimed(Answer, frozen=True, kw_only=True, tag="claimed"):

@@ -6,7 +6,9 @@ also names it, so that the result of a try that took too long does not count for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from holdfast.errors import DeliveryNotFound, IdReused, InvalidOperation, LeaseLost
 from holdfast.model.commands import ClaimDeliveries, EndDelivery, ProbeWebhook, Redeliver
@@ -43,6 +45,10 @@ CLAIM_S = 60.0
 GONE = 410
 #: Deliveries that one claim may end because nobody wants them any more.
 UNWANTED = 500
+#: Deliveries of one webhook on their way at once before those of others come first.
+SHARE = 2
+#: Due deliveries looked at for those of others.
+LOOKED_AT = 2_000
 
 #: How the run ended that an event ends; of some, only if there was a lease.
 _ENDS: dict[type[Event], RunStatus] = {
@@ -107,18 +113,26 @@ def decide_claim(state: State, command: ClaimDeliveries, now: Timestamp) -> Deci
     """Give what is due to whoever asks, for a minute. What nobody wants any more ends here."""
     until = later(now, CLAIM_S)
     events: list[Event] = []
-    claims: list[Claim] = []
-    for delivery in state.due(Lane.DELIVERY, now):
+    wanted: list[Delivery] = []
+    spare: list[Delivery] = []
+    taken = Counter(command.under_way)
+    for delivery in islice(state.due(Lane.DELIVERY, now), LOOKED_AT):
         assert isinstance(delivery, Delivery)
         unwanted = _unwanted(state, delivery)
-        if unwanted is None:
-            claims.append(Claim(delivery.delivery_id, until))
-            events.append(DeliveryClaimed(delivery_id=delivery.delivery_id, claimed_until=until, cmd=command.cmd))
-        else:
+        if unwanted is not None:
             events.append(_end(delivery, DeliveryStatus.FAILED, command, error=unwanted, attempts=delivery.attempts))
-        if len(claims) >= command.limit or len(events) >= UNWANTED:
+        elif taken[delivery.webhook_id] < SHARE:
+            taken[delivery.webhook_id] += 1
+            wanted.append(delivery)
+        elif len(spare) < command.limit:
+            spare.append(delivery)
+        if len(wanted) >= command.limit or len(events) >= UNWANTED:
             break
-    return answer(Claimed(claims=tuple(claims)), *events)
+    # A receiver that is slow, and is owed much, gets what hands the others leave.
+    chosen = (wanted + spare)[: command.limit]
+    events += [DeliveryClaimed(delivery_id=one.delivery_id, claimed_until=until, cmd=command.cmd) for one in chosen]
+    claims = tuple(Claim(one.delivery_id, until, one.webhook_id) for one in chosen)
+    return answer(Claimed(claims=claims), *events)
 
 
 def _unwanted(state: State, delivery: Delivery) -> str | None:
@@ -225,7 +239,8 @@ def decide_probe(state: State, command: ProbeWebhook, now: Timestamp) -> Decisio
     found = state.get(Delivery, command.delivery_id)
     if found is not None:
         if (found.webhook_id, found.event) == (webhook.webhook_id, TEST_EVENT):  # sent again
-            held = () if found.claimed_until is None else (Claim(found.delivery_id, found.claimed_until),)
+            until = found.claimed_until
+            held = () if until is None else (Claim(found.delivery_id, until, found.webhook_id),)
             return answer(Claimed(claims=held))
         message = f"delivery {command.delivery_id} exists already. Nothing was changed."
         return deny(IdReused, message, delivery_id=command.delivery_id)
@@ -239,4 +254,4 @@ def decide_probe(state: State, command: ProbeWebhook, now: Timestamp) -> Decisio
         actor=command.actor,
     )
     claimed = DeliveryClaimed(delivery_id=command.delivery_id, claimed_until=until, cmd=command.cmd)
-    return answer(Claimed(claims=(Claim(command.delivery_id, until),)), made, claimed)
+    return answer(Claimed(claims=(Claim(command.delivery_id, until, webhook.webhook_id),)), made, claimed)

@@ -60,7 +60,9 @@ def _sent_again(state: State, existing: Job, command: StartDirect, now: Timestam
         return answer(Leased())
     if existing.worker_id != command.worker_id:
         return _still_running(existing.job_id, existing.queue)
-    return answer(Leased(grants=(current_grant(state, existing, now),)))
+    # As it was answered then: before the commit nobody knew the number of the event.
+    unnumbered = msgspec.structs.replace(existing, seq=0)
+    return answer(Leased(grants=(current_grant(state, unnumbered, now),)))
 
 
 def _still_running(job_id: JobId, queue: str) -> Decision:

@@ -63,6 +63,7 @@ def callback_of(group: Group) -> NewJob | None:
 
 def _effects(seen: _Seen, cmd: str, draws: Draws) -> list[Event]:
     added: list[Event] = []
+    made: set[JobId] = set()
     drafts = Drafts(seen.state, Order(cmd=cmd), seen.now)
     for group_id in seen.groups:
         for skipped in _skipped(seen, group_id, cmd, draws):
@@ -74,8 +75,10 @@ def _effects(seen: _Seen, cmd: str, draws: Draws) -> list[Event]:
             continue
         added.append(GroupChanged(group_id=group_id, status=status, cmd=cmd))
         callback = callback_of(group) if status in OVER else None
-        # It is made once: a group that was carried on after its end finds it there.
-        if callback is not None and seen.state.get(Job, callback.job_id) is None:
+        # It is made once: a group that was carried on after its end finds it there, as does one that was given the
+        # same job as another, be it that both end at once.
+        if callback is not None and callback.job_id not in made and seen.state.get(Job, callback.job_id) is None:
+            made.add(callback.job_id)
             job = msgspec.structs.replace(draft(drafts, callback), group_id=group_id)
             added.append(JobCreated(job=job, cmd=cmd))
     return added

@@ -302,8 +302,14 @@ class HandMade(Protocol):
         """Look for what people did since the last look, and give what they wish.
 
         - What needs no deciding was done on the way: a file put back, or set aside.
-        - Each wish is answered by `granted` or `refused` before the next look.
+        - Of many some are given, and `has_more` says so: called again, it goes on.
+        - Each wish is answered by `granted` or `refused` before the next call.
         """
+        ...
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the last look has not seen to all it found."""
         ...
 
     def granted(self, wish: Wish) -> None:

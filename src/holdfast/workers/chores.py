@@ -104,6 +104,11 @@ class Chores:
         if self._courier is not None:
             self._courier.due_at = at
 
+    @property
+    def has_files(self) -> bool:
+        """Whether people put files there that nobody has seen to yet."""
+        return self._inbox.has_more
+
     def is_sending(self, now: float) -> bool:
         """Tell whether a delivery is due or on its way."""
         return self._courier is not None and (self._courier.due_at <= now or not self._courier.is_idle)

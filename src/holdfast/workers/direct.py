@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from dataclasses import replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 
 from holdfast.engine.engine import Engine
@@ -34,6 +34,8 @@ from holdfast.workers.tasks import Isolation, Registry, TaskSpec
 from holdfast.workers.worker import KILL_AFTER_S
 
 _FOREVER = float("inf")
+#: Seconds until an interrupt is heard that came at a bad moment.
+HEAR_S = 0.5
 
 
 class Kept:
@@ -92,14 +94,16 @@ class DirectRun:
         capture.begin()
         try:
             self._presence.lurk()
-            self._thread.start()
             try:
+                # An interrupt may come while this waits for the thread to begin; it must not go on by itself then.
+                self._thread.start()
                 self._caller.serve()
             except BaseException:
                 self._pump.hurry()
                 raise
             finally:
-                self._thread.join()
+                if self._thread.is_alive():
+                    self._thread.join()
         finally:
             capture.end()
         if self._error is not None:
@@ -132,7 +136,14 @@ class _Caller:
 
     def serve(self) -> None:
         """Run what there is to run in this thread; return when all is over."""
-        while (assignment := self._waiting.get()) is not None:
+        while True:
+            try:
+                # Not without end: an interrupt that comes just before a wait begins is heard when it is over.
+                assignment = self._waiting.get(timeout=HEAR_S)
+            except Empty:
+                continue
+            if assignment is None:
+                return
             self.desk.end(assignment, call(assignment.spec, assignment.context))
 
     def start(self, assignment: Assignment) -> None:

@@ -414,7 +414,8 @@ class Pump:
     def _is_idle(self, now: float) -> bool:
         """Tell whether nothing runs, is due or is on its way."""
         quiet = self._looked and self._slots.is_quiet() and self._delayed_at > now
-        return quiet and self._turns.is_quiet and not self._chores.is_sending(now)
+        is_busy = self._chores.is_sending(now) or self._chores.has_files
+        return quiet and self._turns.is_quiet and not is_busy
 
     def look(self) -> None:
         """See what there is: work, its times, and whether what runs here may go on."""

@@ -58,10 +58,22 @@ class Desk:
     def settle(self, *, running):
         """Have what people did noticed: by the next look, or by the next opening."""
         if running:
+            self.look_on()
             self.clock.advance(1)
-            adopt(self.engine)
+            self.look()
         else:
             self.open()
+            self.look_on()
+
+    def look(self):
+        """See to everything that people did to files."""
+        adopt(self.engine)
+        self.look_on()
+
+    def look_on(self):
+        """See to what a look that is under way has found."""
+        while self.store.has_more:
+            adopt(self.engine)
 
     # --- commands -----------------------------------------------------------------------------------------------------
 

@@ -277,6 +277,26 @@ def test_a_full_disk_refuses_before_anything_has_happened_and_goes_on_when_there
     assert not holder.store.check()
 
 
+def test_who_hears_of_a_full_disk_may_rely_on_it_that_nothing_happened():
+    heard = set()
+    for nth in itertools.count(1):
+        fs = SimFS()
+        holder = Engine(opened(fs), clock=ManualClock())
+        fs.fail("change", nth, errno.ENOSPC)
+        told = None
+        try:
+            holder.submit(Enqueue(jobs=(job("b"),)))
+        except (StoreFull, StoreFailed) as problem:
+            told = type(problem)
+        if not fs.injected:
+            break
+        fs.heal()
+        with opened(fs.reboot()).read() as view:
+            heard.add((told, view.get(Job, "b") is not None))
+    assert heard >= {(StoreFull, False), (StoreFailed, True)}
+    assert (StoreFull, True) not in heard
+
+
 def test_an_adopted_file_is_there_once_whatever_call_the_adoption_dies_at():
     page = b'{"payload": {"type": "work", "data": {"n": 1}}, "taskId": "s/1"}'
     for nth in itertools.count(1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from datetime import datetime
 
@@ -13,7 +14,10 @@ from dir_kit import Desk, job
 from holdfast import Holdfast
 from holdfast.engine.handmade import adopt
 from holdfast.errors import JobNotFound
-from holdfast.model.jobs import JobStatus
+from holdfast.journal.fs import OsFS
+from holdfast.model.jobs import Job, JobStatus
+from holdfast.stores.dir import DirStore
+from holdfast.stores.dir.wishes import AT_ONCE
 
 
 @pytest.fixture(params=["running", "stopped"])
@@ -197,6 +201,41 @@ def test_a_file_that_asks_for_what_cannot_be_is_set_aside_with_the_reason(desk, 
     desk.demand_sound(quarantined=1)
     with pytest.raises(JobNotFound):
         desk.job("bad")
+
+
+def test_a_file_that_this_user_may_not_read_is_set_aside_and_stops_nobody(desk, running, monkeypatch):
+    desk.add(job("mine"))
+    stop(desk, running)
+    really = OsFS.open
+
+    def refused(self, path, mode):
+        if mode == "read" and path.endswith(("pending/closed.json", "pending/mine.json")):
+            raise PermissionError(13, "Permission denied", path)
+        return really(self, path, mode)
+
+    monkeypatch.setattr(OsFS, "open", refused)
+    desk.clock.advance(60)
+    for name in ("closed", "mine", "open"):
+        desk.write("pending", name, {"payload": {"type": "work"}}, age_s=30)
+    desk.settle(running=running)
+    monkeypatch.undo()
+    assert sorted(desk.quarantined()) == ["closed.json", "mine.json"]
+    assert desk.where() == {"mine": ["pending"], "open": ["pending"]}
+    assert {grant.job.job_id for grant in desk.take(5)} == {"mine", "open"}
+    desk.demand_sound(quarantined=2)
+
+
+def test_a_file_whose_name_is_no_text_is_told_of_once_and_left_alone(desk, running, caplog):
+    stop(desk, running)
+    odd = os.fsencode(desk.folder("pending")) + b"/bad\xff.json"
+    with open(odd, "wb") as file:  # noqa: PTH123 - a path that is no text
+        file.write(b'{"payload": {"type": "work"}}')
+    desk.settle(running=running)
+    desk.settle(running=True)
+    told = [record.file for record in caplog.records if record.message == "record.irregular"]
+    assert told == ["tasks/pending/bad\\udcff.json"]
+    assert os.path.exists(odd)  # noqa: PTH110 - the same
+    os.unlink(odd)  # noqa: PTH108 - the same
 
 
 def test_what_editors_leave_lying_is_ignored(desk, running):
@@ -503,11 +542,112 @@ def test_files_that_arrive_while_others_are_taken_are_each_taken_once(tmp_path):
     while writer.is_alive():
         adopt(desk.engine)
     writer.join()
-    desk.clock.advance(1)
-    adopt(desk.engine)
+    desk.settle(running=True)
     assert desk.where() == {f"j{number:03}": ["pending"] for number in range(200)}
     desk.demand_sound()
     desk.close()
+
+
+def test_of_very_many_files_some_are_taken_at_a_time_so_that_nobody_waits_for_them(desk, running):
+    stop(desk, running)
+    many = [f"j{number:03}" for number in range(2 * AT_ONCE + 7)]
+    for name in many:
+        desk.write("pending", name, {"payload": {"type": "work"}})
+    if running:
+        desk.clock.advance(1)
+        assert adopt(desk.engine) == AT_ONCE
+    else:
+        desk.open()
+    with desk.store.read() as view:
+        assert [one.job_id for one in view.all(Job)] == many[:AT_ONCE]
+    before = desk.store.feed(0)
+    assert desk.store.has_more
+    (grant,) = desk.take()
+    desk.complete(grant)
+    desk.look()
+    assert desk.where() == {name: ["completed" if name == grant.job.job_id else "pending"] for name in many}
+    assert len({entry.ts for entry in before}) <= AT_ONCE, "they were committed together"
+    desk.demand_sound()
+
+
+def test_files_that_nobody_can_use_are_not_looked_at_without_rest(tmp_path):
+    desk = Desk(tmp_path / "store")
+    for number in range(AT_ONCE + 1):
+        desk.write("pending", f"j{number:03}", b"{")
+    desk.clock.advance(1)
+    desk.look()  # it comes to an end, and all are left alone for their ten seconds
+    assert not desk.store.has_more
+    assert len(desk.where()) == AT_ONCE + 1
+    desk.close()
+
+
+def test_what_was_done_to_files_is_not_forgotten_by_an_opening_that_decides_nothing(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.add(job("gone"), job("edited"))
+    desk.close()
+    (desk.folder("pending") / "gone.json").unlink()
+    desk.clock.advance(60)
+    page = desk.file("pending", "edited")
+    desk.write("pending", "edited", page | {"priority": 17, "queue": "other"})
+    for _ in range(2):
+        store = DirStore.open(desk.path, clock=desk.clock)
+        store.snapshot()
+        store.close()
+    desk.open().look()
+    assert desk.job("gone").status is JobStatus.CANCELLED
+    assert (desk.job("edited").priority, desk.job("edited").queue) == (17, "default")
+    desk.demand_sound()
+    desk.close()
+
+
+def test_an_edit_from_before_the_opening_holds_its_job_back_until_it_is_decided(tmp_path):
+    desk = Desk(tmp_path / "store")
+    many = [f"j{number:03}" for number in range(AT_ONCE + 1)]
+    desk.add(*(job(name) for name in many))
+    desk.close()
+    desk.clock.advance(60)
+    for name in many:
+        desk.write("pending", name, desk.file("pending", name) | {"maxAttempts": 9, "queue": "other"})
+    desk.open()
+    assert desk.store.has_more
+    assert {grant.job.max_attempts for grant in desk.take(n=len(many))} == {9}
+    assert desk.job(many[-1]).status is JobStatus.QUEUED
+    desk.look()
+    assert [grant.job.max_attempts for grant in desk.take()] == [9]
+    desk.demand_sound()
+    desk.close()
+
+
+def test_a_file_taken_away_after_its_process_died_cancels_its_job_too(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.add(job("old"), job("done"))
+    desk.reopen()
+    desk.add(job("new"), job("kept"), job("lost"))
+    for grant in desk.take(2):
+        desk.complete(grant)
+    died = Desk(tmp_path / "copy", opened=False)
+    shutil.copytree(desk.path, died.path)  # as it was when the process died
+    for name in ("new", "lost"):
+        (died.folder("pending") / f"{name}.json").unlink()
+    died.open().look()
+    statuses = {name: died.job(name).status.value for name in ("old", "done", "kept", "new", "lost")}
+    ended = {"old": "COMPLETED", "done": "COMPLETED", "new": "CANCELLED", "lost": "CANCELLED"}
+    assert statuses == ended | {"kept": "QUEUED"}
+    died.demand_sound()
+    died.close()
+    desk.close()
+
+
+def test_a_worker_until_idle_sees_to_all_files(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.close()
+    for number in range(AT_ONCE + 3):
+        desk.write("pending", f"a{number:03}", "[]")
+    desk.write("pending", "z", {"payload": {"type": "hello"}})
+    with Holdfast(f"dir:{tmp_path / 'store'}") as hf:
+        hf.task(name="hello")(lambda: None)
+        hf.work(until_idle=True)
+        assert hf.job("z").status is JobStatus.COMPLETED
 
 
 def test_a_running_worker_notices_a_file_within_a_second(tmp_path):

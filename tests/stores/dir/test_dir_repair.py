@@ -122,3 +122,74 @@ def test_a_store_that_is_open_is_not_repaired_beneath_its_holder(desk):
     plan = upkeep.plan_repair(url(desk))
     with pytest.raises(StoreLocked):
         plan.apply()
+
+
+@pytest.mark.parametrize("spoilt", ["{", "", "[1]"])
+def test_repair_speaks_of_the_same_files_as_check_and_brings_back_what_the_feed_knows(desk, spoilt):
+    desk.add(job("a", {"n": 1}), job("b"), job("c", {"n": 3}))
+    desk.complete(desk.take()[0], "done")
+    desk.close()
+    for state, name in (("completed", "a"), ("pending", "c")):
+        path = desk.folder(state) / f"{name}.json"
+        path.write_text(spoilt)
+        os.utime(path, (1, 1))
+    plan = upkeep.plan_repair(url(desk))
+    named = {one.file for one in upkeep.check(url(desk)) if one.code == "file_damaged"}
+    assert named == {"data/tasks/completed/a.json", "data/tasks/pending/c.json"}
+    assert plan.is_needed
+    assert all(any(line.startswith(file) for line in plan.lines) for file in named)
+    assert desk.where() == {"a": ["completed"], "b": ["pending"], "c": ["pending"]}, "nothing is done yet"
+    plan.apply()
+    assert codes(desk) == ["quarantined", "quarantined"]
+    assert sorted(path.read_text() for path in desk.quarantined().values()) == [spoilt, spoilt]
+    desk.open().look()
+    assert (desk.job("a").status, bytes(desk.job("a").result)) == (JobStatus.COMPLETED, b'"done"')
+    assert [(bytes(desk.job(name).params), desk.job(name).status.value) for name in "bc"] == [
+        (b"{}", "QUEUED"),
+        (b'{"n":3}', "QUEUED"),
+    ]
+    desk.demand_sound(quarantined=2)
+
+
+def test_repair_writes_ended_jobs_again_that_are_gone_or_were_changed_and_leaves_wishes_alone(desk):
+    desk.add(job("gone"), job("changed"), job("wish"))
+    for grant in desk.take(2):
+        desk.complete(grant, "done")
+    desk.close()
+    (desk.folder("completed") / "gone.json").unlink()
+    (desk.folder("pending") / "wish.json").unlink()
+    path = desk.folder("completed") / "changed.json"
+    path.write_text(path.read_text().replace('"done"', '"undone"'))
+    plan = upkeep.plan_repair(url(desk))
+    assert any("wish" in line and "The next opening cancels it" in line for line in plan.lines)
+    plan.apply()
+    assert sorted(codes(desk)) == ["file_missing", "quarantined"]
+    desk.open().look()
+    assert {name: bytes(desk.job(name).result) for name in ("gone", "changed")} == {
+        "gone": b'"done"',
+        "changed": b'"done"',
+    }
+    assert desk.job("wish").status is JobStatus.CANCELLED
+    desk.demand_sound(quarantined=1)
+
+
+def test_a_damaged_record_that_is_no_job_is_set_aside_by_repair(desk):
+    desk.add(job("a", key="once"))
+    desk.close()
+    (path,) = (desk.path / "data" / "keys").iterdir()
+    path.write_text("{")
+    plan = upkeep.plan_repair(url(desk))
+    assert plan.is_needed
+    plan.apply()
+    assert [path.read_text() for path in desk.quarantined().values()] == ["{"]
+    desk.open()
+    desk.demand_sound(quarantined=1)
+
+
+def test_a_directory_of_another_program_has_nothing_to_repair(tmp_path):
+    desk = Desk(tmp_path / "other", opened=False)
+    desk.make_folders()
+    desk.write("pending", "a", {"payload": {"type": "work"}})
+    plan = upkeep.plan_repair(url(desk))
+    assert not plan.is_needed
+    assert codes(desk) == []

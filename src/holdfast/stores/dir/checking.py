@@ -36,10 +36,10 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
         found += _record_files(fs, opened)
     else:
         found += [
-            Finding(code="file_damaged", message=reason, file=f"data/{file}", remedy=_MEND)
+            Finding(code="file_damaged", message=reason, file=f"data/{file}", remedy=_see_repair(root))
             for file, reason in opened.unreadable
         ]
-        found += _unlike_the_feed(opened, last)
+        found += _unlike_the_feed(opened, last, _see_repair(root))
     found += [
         Finding(
             code="quarantined",
@@ -52,10 +52,11 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
     return found
 
 
-_MEND = "The next opening for writing sets it aside; restore it from a copy, or mend it in data/quarantine."
+def _see_repair(root: str) -> str:
+    return f"Run `holdfast store repair dir:{root}`: it tells what becomes of it, and changes nothing without --yes."
 
 
-def _unlike_the_feed(opened: Opened, last: int) -> Iterator[Finding]:
+def _unlike_the_feed(opened: Opened, last: int, remedy: str) -> Iterator[Finding]:
     """Compare jobs with what the feed knows of them. It says nothing of those that were made before it begins."""
     firsts = opened.feed.firsts
     if opened.torn or not firsts or firsts[0] != 1:
@@ -64,11 +65,11 @@ def _unlike_the_feed(opened: Opened, last: int) -> Iterator[Finding]:
     for job_id, known in jobs_in(opened.feed.entries(0, last)).items():
         job = tables.get(Job, job_id)
         if job is None:
-            yield Finding(code="file_missing", message=f"job {job_id} has no file", id=job_id)
+            yield Finding(code="file_missing", message=f"job {job_id} has no file", id=job_id, remedy=remedy)
         elif job.seq <= known.job.seq and job != known.job:
             names = (name for name in job.__struct_fields__ if getattr(job, name) != getattr(known.job, name))
             message = f"job {job_id} is not what the feed says: {', '.join(names)}"
-            yield Finding(code="file_differs", message=message, id=job_id)
+            yield Finding(code="file_differs", message=message, id=job_id, remedy=remedy)
 
 
 def _feed_faults(fs: FS, opened: Opened, last: int) -> Iterator[Finding]:

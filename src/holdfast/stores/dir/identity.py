@@ -1,4 +1,4 @@
-"""The two files that speak of the store as a whole: which store this is, and how far it has counted.
+"""The files that speak of the store as a whole: which store this is, how far it has counted, whether dispatch rests.
 
 `holdfast.json` is written once, last, when all directories are durable. `data/meta.json` is written only while no
 intent is open: at creation, when the feed begins a new file, and at closing.
@@ -43,6 +43,8 @@ class Counters(msgspec.Struct, frozen=True, omit_defaults=True):
     token: int = 0
     #: Ids of the jobs whose files lay in `pending/` when the store was closed in order.
     pending: tuple[str, ...] | None = None
+    #: Those whose files had been edited before it was opened, and nobody had decided that yet.
+    edited: tuple[str, ...] = ()
 
 
 _identity = msgspec.json.Decoder(Identity)

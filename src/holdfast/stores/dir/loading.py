@@ -8,19 +8,21 @@ nothing is changed: records are read as they lie.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.clock import Clock
+from holdfast.errors import InvalidValue, StoreDamaged
 from holdfast.journal.fs import FS
 from holdfast.model.ids import Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, Record
 from holdfast.stores.dir import identity, intent, jobfile, kinds, writing
 from holdfast.stores.dir.camel import fields_of
+from holdfast.stores.dir.feed import Feed
 from holdfast.stores.dir.identity import Counters
 from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.jobfile import JobFile
@@ -31,6 +33,7 @@ from holdfast.stores.dir.places import Places, state_of
 from holdfast.stores.dir.quarantine import Quarantine
 from holdfast.stores.dir.reader import Irregular, as_queued, ended_file, has_lease, is_ours, shares_in, text_at
 from holdfast.stores.dir.recovery import Report
+from holdfast.stores.dir.replay import made_in
 from holdfast.stores.dir.tables import DirTables
 from holdfast.stores.dir.text import Signature, Unreadable, signature
 from holdfast.stores.dir.writing import path_of
@@ -67,23 +70,26 @@ class Loading:
         self.moved: list[str] = []
         #: Pending files that were changed after the last commit.
         self.edited: list[JobFile] = []
-        #: Jobs that waited when the store was closed, and whose files are not in `pending/` any more.
+        #: Jobs that waited when the store was closed or its process died, and whose files are gone from `pending/`.
         self.missing: list[str] = []
         #: What brings files in order that lie wrong; images first, then what goes.
         self._fixes: list[Effect] = []
         self._settled_at = 0
+        #: Jobs whose edit an earlier opening found and did not decide.
+        self._undecided: frozenset[str] = frozenset()
         #: Files that could not be read and, since we only look, stay where they are: with the reason.
         self.unreadable: list[tuple[str, str]] = []
 
-    def run(self, found: Counters, kept: Counters | None, settled_at: int) -> None:
+    def run(self, found: Counters, kept: Counters | None, settled_at: int, feed: Feed) -> None:
         """Fill the tables of a store that has counted so far; `kept` is what its closing, if any, left."""
         self._settled_at = settled_at
+        self._undecided = frozenset(kept.edited if kept is not None else ())
         self._load_records()
         # While another process writes, a record may be newer than the feed we have read.
         self._load_jobs(_ANY if self._readonly else found.seq)
         self._load_authority(found.token)
         self.tables.seq, self.tables.ts = found.seq, found.ts
-        self.missing = self._missing(kept, found.seq)
+        self.missing = [] if self._readonly else self._missing(kept, found.seq, feed)
         if not self._readonly:
             self._fixes += mended_keys(self.tables)
             self._fix()
@@ -296,9 +302,14 @@ class Loading:
             self._return(name, folder, PENDING, queued)
         elif queued.job != file.job or queued.runs != file.runs or file.state is not JobStatus.QUEUED:
             self._rewrite(name, folder, queued)
-        elif (found := self._fs.stat(path_of(folder, name))) is not None and found.mtime_ns > self._settled_at:
+        elif file.job.job_id in self._undecided or self._was_written(folder, name):
             self.edited.append(queued)
         return self._kept(queued)
+
+    def _was_written(self, folder: str, name: str) -> bool:
+        """Tell whether a file is younger than the last commit."""
+        found = self._fs.stat(path_of(folder, name))
+        return found is not None and found.mtime_ns > self._settled_at
 
     def _kept(self, file: JobFile) -> JobFile:
         if file.extra != jobfile.EMPTY:
@@ -326,9 +337,22 @@ class Loading:
         if intent.is_state(image.folder):
             self.places.arrive(image.name, image.folder, seen)
 
-    def _missing(self, counters: Counters | None, applied: int) -> list[str]:
-        """Give the jobs that waited when the store was closed in order, and whose files are gone from `pending/`."""
-        if counters is None or counters.pending is None or counters.seq != applied or self._readonly:
-            return []
-        live, strays = self.tables.records[Job], {stray.name for stray in self.strays}
-        return [job_id for job_id in counters.pending if job_id not in live and name_of(job_id) not in strays]
+    def _missing(self, kept: Counters | None, applied: int, feed: Feed) -> list[str]:
+        """Give the jobs that should wait, and whose files are gone from `pending/`."""
+        pending = None if kept is None else kept.pending
+        there = self.tables.records[Job]
+        strays = {stray.name for stray in self.strays}
+        if kept is not None and pending is not None and kept.seq == applied:
+            waited: Iterable[str] = pending
+        else:
+            # Its process died: what waited then, unless it has ended since, and what was made since.
+            since = kept.seq if kept is not None and pending is not None else feed.firsts[0] - 1
+            waited = [*(pending or ()), *self._made(feed, since, applied)]
+            strays |= self.tables.unread.keys()
+        return [job_id for job_id in waited if job_id not in there and name_of(job_id) not in strays]
+
+    def _made(self, feed: Feed, since: int, applied: int) -> list[str]:
+        """Give the jobs made since an event. A feed that is not whole does not tell, and hinders no opening."""
+        with suppress(StoreDamaged, InvalidValue):
+            return made_in(feed.entries(since, applied))
+        return []

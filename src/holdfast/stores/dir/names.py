@@ -81,6 +81,14 @@ def is_share(name: str) -> bool:
     return _SHARED.fullmatch(name) is not None
 
 
+def no_text(name: str) -> str | None:
+    """Give, in a form that can be shown, the name of a file that would be a record's if it were text; else None."""
+    if name.startswith(".") or not name.endswith(ENDING):
+        return None
+    shown = name.encode(errors="backslashreplace").decode()
+    return None if shown == name else shown
+
+
 def stem_of(name: str) -> str | None:
     """Give the stem of a record's file; None for what is none: drafts, editors' leftovers, names that are no text."""
     if name.startswith(".") or not name.endswith(ENDING) or len(name) == len(ENDING):

@@ -58,7 +58,7 @@ def load(data: FS, root: str, clock: Clock, tables: DirTables, *, readonly: bool
     recovery = Recovery(data, root, report, readonly=readonly, fresh=fresh)
     found = recovery.run()
     loading = Loading(data, root, clock, tables, report, readonly=readonly)
-    loading.run(found, recovery.counters, recovery.settled_at)
+    loading.run(found, recovery.counters, recovery.settled_at, recovery.feed)
     return Opened(
         tables=tables,
         places=loading.places,

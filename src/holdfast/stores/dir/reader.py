@@ -43,6 +43,9 @@ def text_at(fs: FS, folder: str, name: str) -> bytes:
     """Read a file without blanks. Raises Unreadable, Irregular, FileNotFoundError, and OSError for a failing disk."""
     try:
         return compacted(read_bytes(fs, path_of(folder, name)))
+    except PermissionError as error:
+        # One file that somebody left here stops no store; where whole directories are closed, setting it aside fails.
+        raise Unreadable(f"this user may not read it: {error.strerror}") from None
     except OSError as error:
         if error.errno in IRREGULAR:
             raise Irregular(path_of(folder, name)) from None

@@ -2,12 +2,14 @@
 
 Told first, done when asked for, with the store's lock held. A damaged intent was never acknowledged by the feed: set
 aside, at most its half-written files remain, which opening settles. A file of the feed that is not whole is kept as
-`.bak`, and the feed begins after it. A file in quarantine that was edited since, and can be read now, returns.
+`.bak`, and the feed begins after it. A file of a record that a check finds fault with is set aside, and written again
+where the feed knows it. A file in quarantine that was edited since, and can be read now, returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,6 +28,8 @@ from holdfast.stores.dir.names import encoded, id_in, stem_of
 from holdfast.stores.dir.quarantine import REASON, Quarantine, SetAside
 from holdfast.stores.dir.reader import Irregular, text_at
 from holdfast.stores.dir.recovery import numbers, whole
+from holdfast.stores.dir.restoring import file_plans
+from holdfast.stores.dir.store import DirStore
 from holdfast.stores.dir.strangers import history, stranger
 from holdfast.stores.dir.text import Unreadable
 from holdfast.stores.dir.writing import path_of
@@ -72,13 +76,30 @@ def plan(path: str, *, fs: FS | None = None, clock: Clock | None = None) -> DirP
         fs = fs or OsFS(path)
         made, data = DirPlan(fs, path, clock), Below(fs, "data")
         quarantine = Quarantine(data, path, clock)
-        applied = _plan_feed(made, data)
-        _plan_intents(made, data, path, quarantine, applied)
+        # What another program made and nobody has opened yet has neither.
+        applied = _plan_feed(made, data) if data.stat(FEED) is not None else 0
+        if data.stat(INTENT) is not None:
+            _plan_intents(made, data, path, quarantine, applied)
+        with suppress(StoreDamaged):  # then there is more to repair first
+            _plan_files(made, fs, data, path, quarantine)
         for aside in quarantine.all():
             _plan_return(made, data, aside)
     if not made.lines:
         made.lines.append("nothing is damaged, and nothing was set aside")
     return made
+
+
+def _plan_files(made: DirPlan, fs: FS, data: FS, root: str, quarantine: Quarantine) -> None:
+    """Plan what to do about files of records, as a check finds them."""
+    store = DirStore.open(root, fs=fs, readonly=True)
+    try:
+        for one in file_plans(data, store, quarantine):
+            if one.step is None:
+                made.lines.append(one.plan)
+            else:
+                made.add(one.plan, one.told, one.step)
+    finally:
+        store.close()
 
 
 def _plan_intents(made: DirPlan, data: FS, root: str, quarantine: Quarantine, applied: int) -> None:
@@ -137,7 +158,7 @@ def _plan_return(made: DirPlan, data: FS, aside: SetAside) -> None:
     place = f"data/{QUARANTINE}/{aside.name}.json"
     moved, said = data.stat(path_of(QUARANTINE, aside.name)), data.stat(f"{QUARANTINE}/{aside.name}{REASON}")
     if moved is None or (said is not None and moved.mtime_ns <= said.mtime_ns):
-        made.lines.append(f"{place}: {aside.reason}. It stays until it is edited.")
+        made.lines.append(f"{place}: {aside.reason.rstrip('.')}. It stays until it is edited.")
         return
     try:
         folder, name = _home(data, aside)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from holdfast.errors import CorruptState
-from holdfast.model.events import decode_event
+from holdfast.model.events import GroupPruned, JobCreated, JobPruned, decode_event
 from holdfast.model.jobs import Job
 from holdfast.rules.changes import Stamp
 from holdfast.stores.batch import BatchTables
@@ -28,3 +28,19 @@ def jobs_in(entries: Iterable[Entry]) -> Mapping[str, JobFile]:
     return {
         job.job_id: JobFile(job, tuple(tables.runs(job.job_id)), EMPTY, job.status, job.seq) for job in tables.all(Job)
     }
+
+
+def made_in(entries: Iterable[Entry]) -> list[str]:
+    """Give the jobs that were made in these events, but for those that retention has removed since."""
+    groups: dict[str, str | None] = {}
+    for entry in entries:
+        match decode_event(entry.event, seq=entry.seq, file="feed"):
+            case JobCreated(job=job):
+                groups[job.job_id] = job.group_id
+            case JobPruned(job_id=job_id):
+                groups.pop(job_id, None)
+            case GroupPruned(group_id=group_id):
+                groups = {job_id: of for job_id, of in groups.items() if of != group_id}
+            case _:
+                pass
+    return list(groups)

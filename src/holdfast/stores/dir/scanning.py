@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.clock import Clock
 from holdfast.journal.fs import FS
 from holdfast.stores.dir.kinds import PENDING
-from holdfast.stores.dir.names import stem_of
+from holdfast.stores.dir.names import no_text, stem_of
 from holdfast.stores.dir.places import Places
 from holdfast.stores.dir.reader import shares_in
 from holdfast.stores.dir.text import signature
@@ -25,10 +25,14 @@ FEW = 1_000
 
 
 class Seen(NamedTuple):
-    """What a look found: (directory, name) of files that are not ours, names of ours that are not as we left them."""
+    """What a look found: (directory, name) of files that are not ours, names of ours that are not as we left them.
+
+    `odd` are files that nobody can take: their names are no text.
+    """
 
     new: list[tuple[str, str]]
     changed: list[str]
+    odd: list[tuple[str, str]]
 
 
 class Scan:
@@ -45,14 +49,16 @@ class Scan:
     def look(self) -> Seen:
         """Look, as far as anything may have happened."""
         if not any([self._may_have_changed(folder) for folder in self._folders]):  # noqa: C419 - each is looked at
-            return Seen([], self._touched())
+            return Seen([], self._touched(), [])
         names = {folder: self._fs.listdir(folder) for folder in (PENDING,)}
         for share in shares_in(self._fs, PENDING, names[PENDING]):
             names[share] = self._fs.listdir(share)
         self._folders = list(names)
         there = {(folder, stem) for folder, found in names.items() for name in found if (stem := stem_of(name))}
         ours = {(self._places.folders[name], name) for name in self._places.seen}
-        return Seen(sorted(there - ours), sorted({*(name for _, name in ours - there), *self._touched()}))
+        gone = (name for _, name in ours - there)
+        odd = [(folder, shown) for folder, found in names.items() for name in found if (shown := no_text(name))]
+        return Seen(sorted(there - ours), sorted({*gone, *self._touched()}), odd)
 
     def _touched(self) -> list[str]:
         """Give those of a few files that somebody wrote into: their directory does not tell."""

@@ -180,9 +180,13 @@ class DirStore:
             with telling(self._path, "committing"):
                 self._rotate()
                 effects = effects_of(self._tables, self._places, self._extras, self._errands)
-                wish = intent.intent_of(events, effects)
-                self._put_intent(wish)
+                intended = intent.intent_of(events, effects)
+                draft = self._draft(intended)
                 begun = True
+                self._fs.rename(draft, path_of(INTENT, intended.name))
+                reach("dir.renamed")
+                # With this the commit is made.
+                self._fs.sync_dir(INTENT)
                 reach("dir.intended")
                 writing.apply(self._fs, effects, self._noted)
                 reach("dir.applied")
@@ -190,8 +194,16 @@ class DirStore:
                 reach("dir.told")
         except StoreFull as error:
             self._tables.undo()
+            if begun:
+                # The next opening finishes this commit: whoever waits must not hear that nothing happened.
+                self._failure = StoreFailed(
+                    f"{error.message} The commit is not finished.",
+                    hint="Free some space and reopen the store, then send the same command again: it gives the first "
+                    "outcome.",
+                )
+                raise self._failure from error
             # Before the intent has its name nothing has happened, and what failed was thrown away.
-            if begun or error.facts.get("synced"):
+            if error.facts.get("synced"):
                 self._failure = error
             raise
         except BaseException as error:
@@ -204,12 +216,12 @@ class DirStore:
         self._added.notify_all()
         # If its removal does not reach the disk, the next opening removes it: the feed has its events.
         with suppress(OSError):
-            self._fs.unlink(path_of(INTENT, wish.name))
+            self._fs.unlink(path_of(INTENT, intended.name))
         reach("dir.committed")
 
-    def _put_intent(self, wish: intent.Intent) -> None:
-        """Put the intent in place. Raises StoreFull if there was no room for it: then nothing has happened."""
-        draft, text = writing.draft_of(INTENT, wish.name), intent.written(wish)
+    def _draft(self, intended: intent.Intent) -> str:
+        """Write the intent under a name that counts for nothing. Raises StoreFull if there was no room for it."""
+        draft, text = writing.draft_of(INTENT, intended.name), intent.written(intended)
         syncing = False
         try:
             with suppress(FileNotFoundError):
@@ -229,10 +241,7 @@ class DirStore:
                 failure.facts["synced"] = syncing
                 raise failure from error
             raise
-        self._fs.rename(draft, path_of(INTENT, wish.name))
-        reach("dir.renamed")
-        # With this the commit is made.
-        self._fs.sync_dir(INTENT)
+        return draft
 
     def _rotate(self) -> None:
         """Begin the next file of the feed, if this one is full and no intent is open."""
@@ -304,6 +313,8 @@ class DirStore:
         seen = self._places.seen.get(name)
         if seen is None:
             return False
+        if job.job_id in self._wishes.edited:
+            return True
         with suppress(OSError):
             if signature(self._fs.stat(path_of(self._places.folders[name], name))) != seen:
                 self._wishes.suspects.add(job.job_id)
@@ -317,6 +328,11 @@ class DirStore:
             self._demand_open()
             return self._feed.entries(after, self._last)
 
+    @property
+    def feed_begins(self) -> int:
+        """The number after which the feed begins; what happened before it tells no more."""
+        return self._feed.firsts[0] - 1 if self._feed.firsts else self._last
+
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`."""
         self._demand_own()
@@ -326,11 +342,17 @@ class DirStore:
     # --- what people do to the files ----------------------------------------------------------------------------------
 
     def wishes(self, new_id: Callable[[], str]) -> Sequence[Wish]:
-        """Look for what people did to the files since the last look."""
+        """Look for what people did to the files since the last look, or go on with a look that found much."""
         self._demand_own()
         with self._lock, self._failing("looking at the files"):
             self._demand_writable()
-            return self._wishes.all(new_id)
+            return self._wishes.some(new_id)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the look under way has not seen to all it found."""
+        with self._lock:
+            return self._wishes.has_more
 
     def granted(self, wish: Wish) -> None:
         """Tidy up after a wish that was fulfilled."""
@@ -387,11 +409,12 @@ class DirStore:
 
     def _keep_counters(self, *, closing: bool = False) -> None:
         authority = self._tables.records[Authority].get(AUTHORITY) or Authority()
-        pending = None
+        counters = Counters(self._last, self._tables.ts, authority.last_token)
         if closing:
-            jobs = self._tables.records[Job].values()
-            pending = tuple(sorted(job.job_id for job in jobs if job.status is JobStatus.QUEUED))
-        counters = Counters(self._last, self._tables.ts, authority.last_token, pending)
+            # What was done to files before this opening and nobody decided must be found by the next one, too.
+            waiting = (job.job_id for job in self._tables.records[Job].values() if job.status is JobStatus.QUEUED)
+            pending = tuple(sorted({*waiting, *self._wishes.missing}))
+            counters = msgspec.structs.replace(counters, pending=pending, edited=tuple(self._wishes.edited))
         if counters != self._kept_counters:
             identity.write_counters(self._fs, counters)
             self._kept_counters = counters

@@ -36,7 +36,7 @@ def pretty(compact: bytes | msgspec.Raw) -> bytes:
 def compacted(text: bytes) -> bytes:
     """Check the text of a file and give it without its blanks. Raises Unreadable."""
     if len(text) > MAX_FILE:
-        raise Unreadable(f"{len(text):,} bytes are more than the {MAX_FILE:,} of a file")
+        raise Unreadable(f"it is larger than the {MAX_FILE:,} bytes of a file")
     try:
         # Without its blanks nearly every text is what encoding it again gives, which proves it good at little cost.
         return bytes(admit(msgspec.json.format(text.removeprefix(_BOM), indent=-1), "file", MAX_FILE, AROUND))

@@ -10,9 +10,10 @@ Called with the store's lock held, so that files move only by other hands.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import msgspec
 
@@ -32,7 +33,7 @@ from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import COMPLETED, FAILED, PENDING, RUNNING, number_in
 from holdfast.stores.dir.loading import Stray
 from holdfast.stores.dir.mending import mended_keys
-from holdfast.stores.dir.names import id_in, is_canonical, name_of
+from holdfast.stores.dir.names import ENDING, id_in, is_canonical, name_of
 from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.places import is_in
 from holdfast.stores.dir.reader import Irregular, is_ours, mtime_of, text_at
@@ -47,7 +48,11 @@ log = logging.getLogger("holdfast.stores.dir")
 
 #: A file that does not parse is left alone for so many seconds after its last change.
 PATIENCE_S = 10.0
+#: Files that are seen to at a time: whoever else waits for the store waits no longer than these take.
+AT_ONCE = 50
 REMOVED = "file removed"
+#: What no file has: the job waits until somebody has decided what its file says.
+_UNSEEN: Signature = (0, 0, 0)
 
 
 class Wishes:
@@ -63,35 +68,53 @@ class Wishes:
         #: Jobs whose pending files were found changed when they were about to be given out.
         self.suspects: set[str] = set()
         self._strays: dict[Stray, None] = dict.fromkeys(opened.strays)
-        self._moved, self._missing, self._edited = opened.moved, opened.missing, opened.edited
+        #: What was done to jobs while nobody had the store open, and is not decided yet: files moved here, taken away,
+        #: edited.
+        self._moved = deque(opened.moved)
+        self.missing = deque(opened.missing)
+        self.edited = {file.job.job_id: file for file in opened.edited}
         self._scan = Scan(fs, opened.places, clock)
-        #: What is no regular file, told once.
-        self._irregular: set[Stray] = set()
+        #: What is no regular file, or has a name that is no text: told once.
+        self._irregular: set[str] = set()
         #: Wishes given by the last look that were neither granted nor refused yet.
         self._unanswered: list[Wish] = []
         #: What the feed knows, folded when it is first asked for.
         self._known: Mapping[str, JobFile] | None = None
+        #: The look that is under way, file by file; None between two looks.
+        self._looking: Iterator[Wish | None] | None = None
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def all(self, new_id: Callable[[], str]) -> list[Wish]:
-        """Look, and give what is wished; what needs no deciding is done on the way."""
+    def some(self, new_id: Callable[[], str]) -> list[Wish]:
+        """Look, or go on looking, and give what is wished; what needs no deciding is done on the way."""
         for unanswered in self._unanswered:
             self._note_again(unanswered)
+        if self._looking is None:
+            self._looking = self._files(new_id)
+        seen = list(islice(self._looking, AT_ONCE))
+        if len(seen) < AT_ONCE:
+            self._looking = None
+        wishes = [wish for wish in seen if wish is not None]
+        self._unanswered = [wish for wish in wishes if wish.command is not None]
+        return wishes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the look under way has not seen to all it found."""
+        return self._looking is not None
+
+    def _files(self, new_id: Callable[[], str]) -> Iterator[Wish | None]:
+        """See to what there is to see now, one file after another. What is noted meanwhile is for the next look."""
         self._look()
-        wishes = [*self._after_opening(new_id)]
+        yield from self._after_opening(new_id)
         strays, self._strays = list(self._strays), {}
         asked: set[str] = set()
         for stray in strays:
-            wish = self._of_file(stray, new_id, asked)
-            wishes += [] if wish is None else [wish]
+            yield self._of_file(stray, new_id, asked)
         suspects, self.suspects = sorted(self.suspects), set()
         for job_id in suspects:
-            wish = self._of_suspect(job_id)
-            wishes += [] if wish is None else [wish]
+            yield self._of_suspect(job_id)
         self._known = None
-        self._unanswered = [wish for wish in wishes if wish.command is not None]
-        return wishes
 
     def _note_again(self, wish: Wish) -> None:
         """Note what nobody answered: the disk was full, or whoever asked was interrupted."""
@@ -109,6 +132,8 @@ class Wishes:
         self._strays.update(dict.fromkeys(Stray(*one) for one in seen.new))
         for name in seen.changed:
             self.suspects.update(self._job_of(name))
+        for folder, shown in seen.odd:
+            self._leave_alone(folder, shown)
 
     def _job_of(self, name: str) -> list[str]:
         """Give the job whose file has that name."""
@@ -124,12 +149,17 @@ class Wishes:
         try:
             return self._of_stray(stray, new_id, asked)
         except Irregular:
-            if stray not in self._irregular:
-                log.warning("record.irregular", extra={"file": path_of(*stray)})
-                self._irregular.add(stray)
+            self._leave_alone(stray.folder, f"{stray.name}{ENDING}")
         except FileNotFoundError:
             pass
         return None
+
+    def _leave_alone(self, folder: str, entry: str) -> None:
+        """Tell once of what cannot be a record, and leave it where it is."""
+        file = f"{folder}/{entry}"
+        if file not in self._irregular:
+            log.warning("record.irregular", extra={"file": file})
+            self._irregular.add(file)
 
     # --- new files ----------------------------------------------------------------------------------------------------
 
@@ -222,20 +252,19 @@ class Wishes:
 
     # --- after an opening ---------------------------------------------------------------------------------------------
 
-    def _after_opening(self, new_id: Callable[[], str]) -> Iterator[Wish]:
+    def _after_opening(self, new_id: Callable[[], str]) -> Iterator[Wish | None]:
         """Tell what was done while nobody had the store open."""
-        moved, self._moved = list(self._moved), []
-        missing, self._missing = self._missing, []
-        edited, self._edited = self._edited, []
-        for job_id in moved:
+        while self._moved:
+            job_id = self._moved.popleft()
             job = self._tables.get(Job, job_id)
             if job is not None:
                 name = name_of(job_id)
                 yield self._retry(job, new_id, Stray(self._places.folders[name], name))
-        for job_id in missing:
-            yield from self._taken_away(job_id)
-        for file in edited:
-            yield from self._compared(file)
+        while self.missing:
+            yield self._taken_away(self.missing.popleft())
+        while self.edited:
+            job_id = next(iter(self.edited))
+            yield self._compared(self.edited.pop(job_id))
 
     def _last_good(self, job_id: str) -> JobFile | None:
         if self._known is None:
@@ -247,26 +276,26 @@ class Wishes:
         self._tables.enter(good)
         writing.apply(self._fs, mended_keys(self._tables), lambda _image, _seen: None)
 
-    def _taken_away(self, job_id: str) -> Iterator[Wish]:
+    def _taken_away(self, job_id: str) -> Wish | None:
         """Cancel a job that waited when the store was closed, and whose file is not in `pending/` any more."""
         name = name_of(job_id)
         folder = self._tables.unread.pop(name, None)
         good = self._last_good(job_id)
         if good is None or good.job.status is not JobStatus.QUEUED:
             log.warning("record.gone", extra={"job": job_id})
-            return
+            return None
         if folder is not None:
             self._places.leave(name)
             self._errands[job_id] = [Drop(folder, name)] if not is_in(folder, FAILED) else []
         self._bring_back(good)
-        yield _wish(Cancel(job_id=JobId(job_id), reason=REMOVED), Stray(PENDING, name))
+        return _wish(Cancel(job_id=JobId(job_id), reason=REMOVED), Stray(PENDING, name))
 
-    def _compared(self, file: JobFile) -> Iterator[Wish]:
+    def _compared(self, file: JobFile) -> Wish | None:
         """Compare a file that was changed while nobody had the store open with what the feed knows of its job."""
         job_id = file.job.job_id
         good, job = self._last_good(job_id), self._tables.get(Job, JobId(job_id))
         if job is None or job.status is not JobStatus.QUEUED:
-            return
+            return None
         if good is None or good.job.status is not JobStatus.QUEUED:
             # Nobody knows better. Its band must fit its priority all the same.
             rank = rank_of(job.priority, job.created_at, self._tables.get(Queue, pair(job.namespace, job.queue)))
@@ -274,18 +303,19 @@ class Wishes:
                 position = back(self._tables, job.namespace, job.queue, rank)
                 self._tables.put(Job, job_id, msgspec.structs.replace(job, rank=rank, position=position))
                 self._restore(job_id)
-            return
+            return None
         if (good.job, good.runs) == (file.job, file.runs):
-            return
+            return None
         # Places in line change without an event of the job's own.
         kept = msgspec.structs.replace(good.job, position=job.position)
         self._tables.enter(good._replace(job=kept))
         changes = strangers.edit(kept, file)
         if changes == JobChanges():
             self._restore(job_id)
-        else:
-            name = name_of(job_id)
-            yield _wish(Update(job_id=JobId(job_id), changes=changes), Stray(self._places.folders[name], name))
+            return None
+        name = name_of(job_id)
+        self._places.seen[name] = _UNSEEN
+        return _wish(Update(job_id=JobId(job_id), changes=changes), Stray(self._places.folders[name], name))
 
     # --- changed and missing files ------------------------------------------------------------------------------------
 
@@ -335,8 +365,12 @@ class Wishes:
         if wait and not self._has_lain(folder, name):
             self.suspects.add(job.job_id)
             return
-        with suppress(FileNotFoundError):
+        try:
             self._quarantine.keep(folder, name, read_bytes(self._fs, path_of(folder, name)), reason)
+        except FileNotFoundError:
+            pass
+        except PermissionError:
+            self._quarantine.take(folder, name, reason)
         self._restore(job.job_id)
 
     def _removed(self, job: Job, folder: str, name: str) -> Wish | None:

@@ -33,7 +33,7 @@ from holdfast.model.events import JobFailed
 from holdfast.model.groups import Group, GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, Job, JobStatus, RunStatus
-from holdfast.model.outcomes import GroupCancelled, Grouped
+from holdfast.model.outcomes import GroupCancelled, Grouped, Swept
 from holdfast.points import listening
 from holdfast.rules.explain import explain
 from holdfast.rules.state import Lane
@@ -490,6 +490,16 @@ class GroupEnds(Topic):
         (heir,) = harness.heirs("z")
         end(harness, "failed")
         assert (heir.group_id, group(harness)) == ("g", before)
+
+    def test_groups_with_one_callback_may_end_at_once(self, harness: Harness) -> None:
+        for number in ("1", "2"):
+            group_of(harness, new_job(number, max_expiries=1), group_id=number, callback=new_job("z"))
+        harness.take()
+        harness.take()
+        harness.advance(3600)
+        assert harness.ask(Expire()) == Swept(count=2)
+        assert [group(harness, number).status for number in ("1", "2")] == [GroupStatus.FAILED] * 2
+        assert harness.order() == ["z"]
 
     def test_a_taken_id_does_not_keep_a_group_from_ending(self, harness: Harness) -> None:
         group_of(harness, "a", callback=new_job("z"))

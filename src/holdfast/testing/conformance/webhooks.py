@@ -526,6 +526,18 @@ class Deliveries(Topic):
             taken += [held.delivery_id for held in outcome.claims]
         assert len(taken) == len(set(taken)) == 20
 
+    def test_who_is_owed_much_leaves_room_for_others(self, harness: Harness) -> None:
+        webhook(harness)
+        for number in range(6):
+            owe(harness, f"much-{number}")
+        webhook(harness, webhook_id="other")
+        owe(harness, "last")
+        outcome = harness.ask(ClaimDeliveries(limit=3, under_way=("hook", "hook")))
+        assert isinstance(outcome, Claimed)
+        # Others first, then the hands that they leave.
+        assert [held.webhook_id for held in outcome.claims] == ["other", "hook", "hook"]
+        assert [held.webhook_id for held in claim(harness)] == ["hook"] * 5
+
     def test_what_names_no_delivery_or_makes_no_sense_is_refused(self, harness: Harness) -> None:
         harness.refused(DeliveryNotFound, Redeliver(delivery_id="none"), delivery_id="none")
         late = EndDelivery(delivery_id="none", claimed_until=harness.now, status=200)

@@ -1,14 +1,15 @@
 """The courier: takes deliveries that are due, sends them, records what came of it. In threads of its own.
 
 It sleeps until its worker says that something is due, and has no thread before the first time. A few deliveries are on
-their way at once; a receiver that is slow keeps one pair of hands, not all. What it does not get to record is due again
-when the claim lapses.
+their way at once, and whoever has none on its way comes first: a receiver that is slow, however much it is owed, keeps
+others waiting for one try at most. What it does not get to record is due again when the claim lapses.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 from holdfast.engine.engine import Engine
@@ -77,6 +78,8 @@ class Courier:
         #: Something is due, as far as anybody knows.
         self._wanted = False
         self._under_way = 0
+        #: Webhook → deliveries for it that are on their way.
+        self._sending: Counter[str] = Counter()
         self._closed = self._hurried = False
         #: When the next delivery is due (monotonic); told by the worker, who looks into the store.
         self.due_at = _NEVER
@@ -130,8 +133,10 @@ class Courier:
                 # Whoever says so from here on has seen something that this claim may miss.
                 self._wanted = False
                 self._under_way += free
-            claims = self._claim(free)
+                sending = tuple(self._sending.elements())
+            claims = self._claim(free, sending)
             with self._changed:
+                self._sending.update(claim.webhook_id for claim in claims or ())
                 self._under_way -= free - len(claims or ())
                 # With its hands full there may be more; and what was refused is still to be had.
                 self._wanted |= claims is None or len(claims) == free
@@ -141,10 +146,10 @@ class Courier:
             if not claims:
                 self._poke()
 
-    def _claim(self, limit: int) -> tuple[Claim, ...] | None:
-        """Take what is due; None if the store refused, after a moment."""
+    def _claim(self, limit: int, sending: tuple[str, ...]) -> tuple[Claim, ...] | None:
+        """Take what is due, for others than those who are being sent to if there are; None if the store refused."""
         try:
-            outcome = self._engine.ask(ClaimDeliveries(limit=limit))
+            outcome = self._engine.ask(ClaimDeliveries(limit=limit, under_way=sending))
         except HoldfastError as problem:
             # Its worker meets the same trouble and reports it.
             log.warning("courier.refused", extra={"problem": problem.message})
@@ -175,5 +180,6 @@ class Courier:
         finally:
             with self._changed:
                 self._under_way -= 1
+                self._sending[claim.webhook_id] -= 1
                 self._changed.notify_all()
             self._poke()

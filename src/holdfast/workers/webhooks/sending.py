@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CONNECT_S, TOTAL_S = 5.0, 10.0
 #: Bytes of an answer that are read.
 MAX_REPLY = 64 * 1024
+#: Statuses that another one follows.
+_INTERIM = range(100, 200)
 
 
 class Reply(NamedTuple):
@@ -103,13 +105,22 @@ def _post(line: socket.socket, target: Target, headers: Mapping[str, str], body:
 
 def _reply(line: socket.socket, deadline: Deadline) -> Reply:
     wire = _Wire(line, deadline)
-    answer = http.client.HTTPResponse(wire)  # type: ignore[arg-type]  # it asks a socket for nothing but `makefile`
-    with closing(answer):
-        answer.begin()
+    with closing(wire.reader):
+        answer = _begun(wire)
+        while answer.status in _INTERIM:
+            # It is about to answer. What follows is read from the same line, so this one must not close it.
+            answer.fp = None  # type: ignore[assignment]  # as after its end
+            answer = _begun(wire)
         # The receiver has answered. Whether the rest arrives changes nothing.
         with suppress(OSError, http.client.HTTPException, ValueError):
             answer.read(MAX_REPLY)
         return Reply(answer.status)
+
+
+def _begun(wire: _Wire) -> http.client.HTTPResponse:
+    answer = http.client.HTTPResponse(wire)  # type: ignore[arg-type]  # it asks a socket for nothing but `makefile`
+    answer.begin()
+    return answer
 
 
 class _Wire(io.RawIOBase):
@@ -120,10 +131,11 @@ class _Wire(io.RawIOBase):
         self._line = line
         self._deadline = deadline
         self._left = MAX_REPLY
+        self.reader: io.BufferedReader = io.BufferedReader(self)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Give it the way a socket does."""
-        return io.BufferedReader(self)
+        """Give it the way a socket does; the same for every answer that comes over the line."""
+        return self.reader
 
     def readable(self) -> bool:
         return True
