@@ -5,6 +5,7 @@ import pytest
 
 from holdfast import Engine, Holdfast
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
+from holdfast.model.flowcommands import FetchTurn
 from holdfast.stores.opening import open_store
 from holdfast.workers import neighbours
 
@@ -78,4 +79,23 @@ def test_while_a_job_runs_elsewhere_there_is_one_look_a_second(hf, other, clock,
         clock.advance(1)
         drive(w)
     assert looks == []
+    w.slots.close()
+
+
+def test_while_a_turn_runs_elsewhere_there_is_one_look_a_second(hf, other, clock, looks):
+    """A dead process gives up its turns as it gives up its jobs: seen, not waited for."""
+
+    @hf.workflow(name="elsewhere")
+    async def elsewhere() -> None: ...
+
+    elsewhere.start(id="i")
+    (turn,) = [other.ask(FetchTurn(lock_s=3600, session_id=other.session_id)).turn]
+    assert turn.instance_id == "i"
+    w = hf.worker(concurrency=1)
+    drive(w)
+    w.pump.look()
+    for _ in range(50):
+        clock.advance(0.2)
+        drive(w)
+    assert 9 <= len(looks) <= 11
     w.slots.close()

@@ -1,10 +1,12 @@
-"""Neighbours: other processes that work on the same store. When one of them dies, its jobs wait for nobody's clock.
+"""Neighbours: other processes that work on the same store. When one of them dies, its work waits for nobody's clock.
 
-Looked after about once a second while some job runs in another process, or one holds a queue, by whoever is there; not
-at all otherwise.
+Looked after about once a second while a job or a turn runs in another process, or one holds a queue, by whoever is
+there; not at all otherwise.
 """
 
 from __future__ import annotations
+
+from itertools import chain
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import end_dead_sessions
@@ -16,7 +18,7 @@ _NEVER = float("inf")
 
 
 class Neighbours:
-    """Ends the leases and reservations of processes that are gone."""
+    """Ends the leases, turns and reservations of processes that are gone."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -40,4 +42,4 @@ class Neighbours:
     def _has_foreign_holder(self) -> bool:
         own = self._engine.session_id
         with self._engine.read() as view:
-            return any(held.session_id != own for held in local_holders(view))
+            return any(held.session_id not in (own, None) for held in chain(local_holders(view), view.local_turns()))
