@@ -19,8 +19,9 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock as Mutex
 from typing import Literal, NamedTuple, Protocol
+
+from holdfast.journal.opendirs import DIRECTORY, OpenDirs, split
 
 Mode = Literal["read", "append", "create"]
 Kind = Literal["file", "dir", "link", "other"]
@@ -32,7 +33,6 @@ _FLAGS: dict[Mode, int] = {
     "append": os.O_RDWR | os.O_APPEND,
     "create": os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL,
 }
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_MODE = 0o600
 _DIR_MODE = 0o700
 
@@ -219,15 +219,14 @@ class OsFS:
         self.root = Path(os.path.realpath(root))
         if create:
             _make_root(self.root)
-        self._mutex = Mutex()
-        #: Directories by path, opened once: what is renamed or replaced above them later cannot redirect us.
-        self._dirs: dict[str, int] = {"": os.open(self.root, _DIRECTORY)}
-        weakref.finalize(self, _close_all, self._dirs)
+        self._dirs = OpenDirs(os.open(self.root, DIRECTORY))
+        weakref.finalize(self, self._dirs.close)
 
     def open(self, path: str, mode: Mode) -> Handle:
         """Open a regular file."""
-        folder, name = self._at(path)
-        fd = os.open(name, _FLAGS[mode] | _SAFE, _FILE_MODE, dir_fd=folder)
+        folder, name = split(path)
+        with self._dirs.at(folder) as above:
+            fd = os.open(name, _FLAGS[mode] | _SAFE, _FILE_MODE, dir_fd=above)
         try:
             found = os.fstat(fd)
             _refuse_irregular(found.st_mode, path)
@@ -267,29 +266,33 @@ class OsFS:
 
     def rename(self, src: str, dst: str) -> None:
         """Move a name over another."""
-        (src_dir, src_name), (dst_dir, dst_name) = self._at(src), self._at(dst)
-        while True:
-            try:
-                os.rename(src_name, dst_name, src_dir_fd=src_dir, dst_dir_fd=dst_dir)
-            except InterruptedError:  # Python repeats most interrupted calls, but not this one
-                continue
-            break
-        self._forget(src)
-        self._forget(dst)
+        (src_dir, src_name), (dst_dir, dst_name) = split(src), split(dst)
+        with self._dirs.at(src_dir) as here, self._dirs.at(dst_dir) as there:
+            while True:
+                try:
+                    os.rename(src_name, dst_name, src_dir_fd=here, dst_dir_fd=there)
+                except InterruptedError:  # Python repeats most interrupted calls, but not this one
+                    continue
+                break
+        self._dirs.forget(src)
+        self._dirs.forget(dst)
 
     def unlink(self, path: str) -> None:
         """Remove a file's name."""
-        folder, name = self._at(path)
-        os.unlink(name, dir_fd=folder)
+        folder, name = split(path)
+        with self._dirs.at(folder) as above:
+            os.unlink(name, dir_fd=above)
 
     def sync_dir(self, path: str) -> None:
         """Make a directory's names durable."""
-        _sync(self._dir(path), metadata=True)
+        with self._dirs.at(path) as fd:
+            _sync(fd, metadata=True)
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory."""
         # A descriptor of its own: two threads listing through one would share its position.
-        fd = os.open(".", _DIRECTORY, dir_fd=self._dir(path))
+        with self._dirs.at(path) as known:
+            fd = os.open(".", DIRECTORY, dir_fd=known)
         try:
             return sorted(os.listdir(fd))  # noqa: PTH208 - pathlib cannot list a descriptor
         finally:
@@ -299,8 +302,9 @@ class OsFS:
         """Describe what is at a path."""
         try:
             if path:
-                folder, name = self._at(path)
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                folder, name = split(path)
+                with self._dirs.at(folder) as above:
+                    found = os.stat(name, dir_fd=above, follow_symlinks=False)
             else:
                 found = os.lstat(self.root)
         except FileNotFoundError:
@@ -309,23 +313,26 @@ class OsFS:
 
     def mkdir(self, path: str) -> None:
         """Make a directory."""
-        folder, name = self._at(path)
-        os.mkdir(name, _DIR_MODE, dir_fd=folder)
-        if modes.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) != _DIR_MODE:
-            os.chmod(name, _DIR_MODE, dir_fd=folder)  # the umask took bits away
+        folder, name = split(path)
+        with self._dirs.at(folder) as above:
+            os.mkdir(name, _DIR_MODE, dir_fd=above)
+            if modes.S_IMODE(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode) != _DIR_MODE:
+                os.chmod(name, _DIR_MODE, dir_fd=above)  # the umask took bits away
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        folder, name = self._at(path)
-        os.rmdir(name, dir_fd=folder)
-        self._forget(path)
+        folder, name = split(path)
+        with self._dirs.at(folder) as above:
+            os.rmdir(name, dir_fd=above)
+        self._dirs.forget(path)
 
     def lock(self, path: str, holder: bytes) -> OsLock:
         """Take the lock."""
-        folder, name = self._at(path)
+        folder, name = split(path)
         while True:
             # Not truncated: until the lock is ours, its bytes are the holder's.
-            fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, _FILE_MODE, dir_fd=folder)
+            with self._dirs.at(folder) as above:
+                fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, _FILE_MODE, dir_fd=above)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 now = self.stat(path)
@@ -342,32 +349,6 @@ class OsFS:
                 os.close(fd)
                 raise
             os.close(fd)  # the file was replaced while we waited for it: a lock on the old one excludes nobody
-
-    def _at(self, path: str) -> tuple[int, str]:
-        """Give the descriptor of a path's directory, and the name in it."""
-        folder, _, name = path.rpartition("/")
-        if name in {"", ".", ".."} or "\0" in name:
-            raise OSError(errno.EINVAL, "not a path below the root", path)
-        return self._dir(folder), name
-
-    def _dir(self, path: str) -> int:
-        known = self._dirs.get(path)
-        if known is not None:
-            return known
-        folder, name = self._at(path)
-        fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-        with self._mutex:
-            first = self._dirs.setdefault(path, fd)
-        if first != fd:
-            os.close(fd)
-        return first
-
-    def _forget(self, path: str) -> None:
-        """Close the descriptors of a directory that was moved or removed, and of all below it."""
-        with self._mutex:
-            gone = [known for known in self._dirs if known == path or known.startswith(f"{path}/")]
-            for known in gone:
-                os.close(self._dirs.pop(known))
 
 
 class OsLock:
@@ -417,7 +398,7 @@ def _make_root(root: Path) -> None:
         with suppress(FileExistsError):  # another process made it meanwhile
             path.mkdir(_DIR_MODE)
             path.chmod(_DIR_MODE)  # whatever the umask
-        fd = os.open(path.parent, _DIRECTORY)
+        fd = os.open(path.parent, DIRECTORY)
         try:
             _sync(fd, metadata=True)
         finally:
@@ -431,11 +412,6 @@ def _sync(fd: int, *, metadata: bool) -> None:
         os.fsync(fd)
     else:
         os.fdatasync(fd)
-
-
-def _close_all(fds: dict[str, int]) -> None:
-    while fds:
-        os.close(fds.popitem()[1])
 
 
 def _refuse_irregular(mode: int, path: str) -> None:
