@@ -23,6 +23,7 @@ COMMANDS = {
     "dev": ("holdfast.cli.dev:dev", "Run an application's jobs, and start anew when its files change."),
     "decisions": ("holdfast.cli.decisions:decisions", "Look at what workflows ask people, and answer."),
     "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
+    "doctor": ("holdfast.cli.doctor:doctor", "Say what is not well, and what to do about it."),
     "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
     "groups": ("holdfast.cli.groups:groups", "Look at jobs that belong together, cancel them."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),

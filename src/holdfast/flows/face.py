@@ -34,6 +34,7 @@ from holdfast.flows.measures import delay_ms
 from holdfast.flows.places import caller
 from holdfast.flows.steps import StepCall
 from holdfast.model import kinds
+from holdfast.model.instances import MANY_BYTES, MANY_EVENTS
 from holdfast.model.payloads import pack
 
 __all__ = [
@@ -68,8 +69,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: From here on a workflow should continue as new.
-MANY_EVENTS, MANY_BYTES = 10_000, 10 << 20
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

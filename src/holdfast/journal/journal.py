@@ -245,6 +245,11 @@ class Journal:
         return self._found.identity.id
 
     @property
+    def found(self) -> Survey:
+        """What was on the disk when the journal was opened."""
+        return self._found
+
+    @property
     def first_seq(self) -> int:
         """The oldest record still in the log."""
         return self._segments.all[0].first

@@ -29,6 +29,10 @@ class InstanceStatus(StrEnum):
 OVER = frozenset({InstanceStatus.COMPLETED, InstanceStatus.FAILED, InstanceStatus.CANCELLED})
 
 
+#: From so many events, or bytes of them, on an execution should continue as new.
+MANY_EVENTS, MANY_BYTES = 10_000, 10 << 20
+
+
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One durable run of a workflow, through all its executions."""
 

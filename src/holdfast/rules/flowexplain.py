@@ -52,10 +52,10 @@ def explain_instance(
     if instance is not None and instance.status in OVER:
         return _ended(state, instance)
     turn = state.get(Turn, instance_id)
-    due = [message for message in mail if _is_delivered(message, now)]
+    due = [message for message in mail if is_delivered(message, now)]
     return (
         _blocked(turn)
-        or _unregistered(instance, mail, turn, workers, is_due=bool(due))
+        or _unregistered(instance, mail, turn, workers, now=now)
         or _running(instance, turn, now, workers)
         or _mail(due, now, workers)
         or _waiting(state, instance, job_reason)
@@ -87,25 +87,36 @@ def _unregistered(
     turn: Turn | None,
     workers: Sequence[WorkerInfo],
     *,
-    is_due: bool,
+    now: Timestamp,
 ) -> Reason | None:
     """Say that nobody has its code: its last holder said so, or it has something to do and no live worker has it."""
     said = turn is not None and (turn.reason or "").startswith("no live worker has workflow")
+    is_due = waits_since(mail, now) is not None
     if not said and not (is_due and (turn is None or turn.locked_until is None)):
         return None
-    name, version = _code(instance, mail)
-    live = [worker for worker in workers if worker.state is WorkerState.READY]
-    having = sorted({one for worker in live for one in worker.workflows if one.rpartition(" ")[0] == name})
-    if not said and any(version is None or one == f"{name} {version}" for one in having):
+    name, version = code_of(instance, mail)
+    having = versions_of(name, workers)
+    if not said and has_code(having, name, version):
         return None
-    since = turn.reason_at if said and turn is not None else min(one.stored_at for one in mail)
+    since = turn.reason_at if said and turn is not None else waits_since(mail, now)
     there = f"; live workers have {', '.join(having)}" if having else ""
     shown = "" if version is None else f" {version}"
     sentence = f"no live worker has workflow {name!r}{shown}, since {since}{there}"
     return Reason(code="unregistered", sentence=sentence, holder=f"{name}{shown}")
 
 
-def _code(instance: Instance | None, mail: Sequence[Message]) -> tuple[str, str | None]:
+def versions_of(name: str, workers: Sequence[WorkerInfo]) -> list[str]:
+    """Give what live workers have of a workflow, as `name version`, sorted."""
+    live = [worker for worker in workers if worker.state is WorkerState.READY]
+    return sorted({one for worker in live for one in worker.workflows if one.rpartition(" ")[0] == name})
+
+
+def has_code(having: Sequence[str], name: str, version: str | None) -> bool:
+    """Tell whether the version that is needed is among those there are of a workflow; None: any is."""
+    return bool(having) if version is None else f"{name} {version}" in having
+
+
+def code_of(instance: Instance | None, mail: Sequence[Message]) -> tuple[str, str | None]:
     """Give the workflow, and the version that its next turn needs; None: any."""
     if instance is not None and instance.status is InstanceStatus.RUNNING:
         return instance.orchestration_name, instance.orchestration_version
@@ -129,7 +140,13 @@ def _running(
     return Reason(code="turn_running", sentence=sentence, holder=holder, until=turn.locked_until, lines=steps)
 
 
-def _is_delivered(message: Message, now: Timestamp) -> bool:
+def waits_since(mail: Sequence[Message], now: Timestamp) -> Timestamp | None:
+    """Give since when an instance has had something to do, or None if it has nothing: a timer counts from its time."""
+    due = (max(message.stored_at, message.due_at) for message in mail if is_delivered(message, now))
+    return min(due, default=None)
+
+
+def is_delivered(message: Message, now: Timestamp) -> bool:
     """Tell whether it is a message's time, or was before it was given back."""
     if message.parked is not None:
         return False

@@ -69,6 +69,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int | None = None
     #: The record concerned.
     id: str | None = None
+    #: All of them, where it concerns several.
+    ids: tuple[str, ...] = ()
 
 
 def finding_of(fault: Fault) -> Finding:

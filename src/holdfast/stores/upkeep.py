@@ -12,7 +12,7 @@ from holdfast.model.schedules import Schedule
 from holdfast.model.times import Timestamp, later, stamp
 from holdfast.rules.timetable import passes_over
 from holdfast.stores.opening import StoreUrl, open_store, parse_url
-from holdfast.stores.protocol import Finding, Store
+from holdfast.stores.protocol import Finding, View
 from holdfast.stores.wal import finding, with_versions
 
 #: A clock that is wrong by so many seconds mends itself.
@@ -51,15 +51,18 @@ def check(url: str, *, clock: Clock | None = None) -> list[Finding]:
         return [finding(Problem.of(damage))]
     try:
         # What is damaged comes first: its schedules may not be what they seem.
-        return store.check() or _silent(store, now)
+        findings = store.check()
+        if findings:
+            return findings
+        with store.read() as view:
+            return silent_schedules(view, now)
     finally:
         store.close()
 
 
-def _silent(store: Store, now: Timestamp) -> list[Finding]:
+def silent_schedules(view: View, now: Timestamp) -> list[Finding]:
     """Name the schedules that will not fire although they are enabled."""
-    with store.read() as view:
-        found = [_silence(schedule, now) for schedule in view.all(Schedule)]
+    found = [_silence(schedule, now) for schedule in view.all(Schedule)]
     return [finding for finding in found if finding is not None]
 
 
