@@ -201,6 +201,34 @@ def test_a_store_that_fails_at_work_exits_7(place):
     assert "the disk is gone." in told
 
 
+FLOWS = """
+
+@hf.workflow(version="{version}")
+async def onboard(user: int) -> None:
+    await hf.signal("go")
+"""
+
+
+def test_workflow_versions_it_lacks_are_counted_and_with_strict_it_does_not_start(place, app):
+    hf, _ = app
+    onboard = hf.workflow(name="onboard")(lambda user: hf.signal("go"))
+    runs = [onboard.start(user) for user in range(3)]
+    hf.work(until_idle=True)
+    (place / "shop.py").write_text(APP + FLOWS.format(version="2.0.0"))
+    hired = worker(place, "shop:hf", "--strict", "--until-idle")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 6
+    assert told == "instances need workflows it does not have: onboard 1.0.0 (3)\nnot started: --strict\n"
+    hired = worker(place, "shop:hf", "--until-idle")
+    _, told = hired.communicate(timeout=60)
+    assert (hired.returncode, told.count("onboard 1.0.0 (3)")) == (0, 1)
+    (place / "shop.py").write_text(APP + FLOWS.format(version="1.0.0"))
+    hired = worker(place, "shop:hf", "--strict", "--until-idle")
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 0, told
+    assert [run.status().status for run in runs] == ["RUNNING"] * 3
+
+
 def test_tasks_it_does_not_know_are_named_and_with_strict_it_does_not_start(place, app):
     hf, double = app
     renamed = [hf.task(name=name)(lambda: None).enqueue() for name in ("shop.gone", "shop.lost")]
@@ -209,7 +237,7 @@ def test_tasks_it_does_not_know_are_named_and_with_strict_it_does_not_start(plac
     job = double.enqueue(1)
     hired = worker(place, "shop:hf", "--strict", "--until-idle")
     _, told = hired.communicate(timeout=60)
-    assert hired.returncode == 1
+    assert hired.returncode == 6
     assert told == "jobs wait in its queues for tasks it does not know: shop.gone, shop.lost\nnot started: --strict\n"
     assert job.status == "QUEUED"
     hired = worker(place, "shop:hf", "--until-idle")

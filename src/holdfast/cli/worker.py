@@ -14,10 +14,11 @@ from holdfast.cli.terminal import safe, say
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
+    from holdfast.app.holdfast import Holdfast
     from holdfast.workers.worker import Worker
 
-#: Found before it started: tasks it lacks. Or after it stopped: jobs that are still leased to it.
-FOUND = 1
+#: Found after it stopped: jobs that are still leased to it. Refused to start: code it lacks.
+FOUND, REFUSED = 1, 6
 
 
 @click.command()
@@ -28,7 +29,7 @@ FOUND = 1
 @click.option(
     "--grace", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to end by themselves."
 )
-@click.option("--strict", is_flag=True, help="Do not start while jobs wait for tasks that APP does not define.")
+@click.option("--strict", is_flag=True, help="Do not start while jobs or instances need code that APP lacks.")
 @click.option("--until-idle", is_flag=True, help="Stop when nothing runs and nothing is due.")
 def worker(
     app: str,
@@ -50,21 +51,32 @@ def worker(
     names = None if queues is None else [queue.strip() for queue in queues.split(",")]
     hired = found.worker(names, concurrency, name=name, until_idle=until_idle)
     try:
-        if not _knows_all(hired) and strict:
+        if not _knows_all(hired, strict=strict) and strict:
             say("not started: --strict")
-            sys.exit(FOUND)
-        say(f"{hired.worker_id} works on {safe(found.url)}: {len(found.tasks.names())} tasks")
+            sys.exit(REFUSED)
+        say(f"{hired.worker_id} works on {safe(found.url)}: {_known(found)}")
         sys.exit(_run(hired, grace))
     finally:
         found.close()
 
 
-def _knows_all(hired: Worker) -> bool:
-    """Name the tasks that jobs wait for and this worker lacks."""
-    lacking = hired.strangers()
-    if lacking:
-        say(f"jobs wait in its queues for tasks it does not know: {safe(', '.join(lacking))}")
-    return not lacking
+def _known(app: Holdfast) -> str:
+    tasks, workflows = len(app.tasks.names()), len(app.workflows.all())
+    more = f", {workflows} workflow{'s' * (workflows != 1)}" if workflows else ""
+    return f"{tasks} task{'s' * (tasks != 1)}{more}"
+
+
+def _knows_all(hired: Worker, *, strict: bool) -> bool:
+    """Name the tasks that jobs wait for, and the workflows that instances need, and that this worker lacks."""
+    tasks = hired.strangers()
+    if tasks:
+        say(f"jobs wait in its queues for tasks it does not know: {safe(', '.join(tasks))}")
+    # Where one without workflows runs beside others that have them, nothing is wrong, unless all is asked for.
+    codes = hired.lacking_code() if strict or hired.has_workflows else {}
+    if codes:
+        named = ", ".join(f"{code} ({len(ids):,})" for code, ids in codes.items())
+        say(f"instances need workflows it does not have: {safe(named)}")
+    return not tasks and not codes
 
 
 def _run(hired: Worker, grace: float) -> int:

@@ -1,10 +1,12 @@
-"""Jobs that wait in a worker's queues for tasks it does not know: renamed since, or never imported."""
+"""Work that waits for code a worker does not have: tasks renamed since or never imported, versions of workflows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, islice
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.needs import lacking
 from holdfast.model.jobs import JobStatus
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers.pump import Scope
@@ -21,3 +23,10 @@ def strangers(engine: Engine, scope: Scope) -> list[str]:
         query = JobQuery(namespace=scope.namespace, status=JobStatus.QUEUED, limit=NEWEST)
         waiting = {job.job_type for job in chain(line, view.jobs(query)) if job.queue in scope.queues}
     return sorted(waiting - set(scope.tasks.names()))
+
+
+def lacking_code(engine: Engine, workflows: Sequence[str]) -> dict[str, list[str]]:
+    """Give the instances that these workflows, as `name version`, could not go on with, by the code they need."""
+    now = engine.look().now
+    with engine.read() as view:
+        return lacking(view, now, workflows)

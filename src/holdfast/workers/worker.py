@@ -34,7 +34,7 @@ from holdfast.workers.runners.processes import ProcessRunner
 from holdfast.workers.runners.shell import ShellRunner
 from holdfast.workers.runners.threads import ThreadRunner
 from holdfast.workers.slots import Slots
-from holdfast.workers.strangers import strangers
+from holdfast.workers.strangers import lacking_code, strangers
 from holdfast.workers.tasks import Isolation, Registry
 from holdfast.workers.turns import NoTurns, Turns
 from holdfast.workers.webhooks.courier import Courier
@@ -99,6 +99,7 @@ class Worker:
 
         self.slots = Slots(concurrency, engine.time.clock.monotonic, runners)
         self._engine = engine
+        self._workflows = me.workflows
         self._scope = scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
         self.presence = Presence(engine, me)
         courier = Courier(engine, Sender(allow=webhook_allow), self.slots.poke)
@@ -162,6 +163,16 @@ class Worker:
     def strangers(self) -> list[str]:
         """Name the tasks that jobs in its queues wait for and it does not know."""
         return strangers(self._engine, self._scope)
+
+    @property
+    def has_workflows(self) -> bool:
+        """Tell whether it runs turns."""
+        return bool(self._workflows)
+
+    def lacking_code(self) -> dict[str, list[str]]:
+        """Give the instances that need a workflow, or a version of one, that it does not have, by what they need."""
+        # Instances belong to no namespace, and so does whoever runs them.
+        return {} if self._scope.namespace else lacking_code(self._engine, self._workflows)
 
     @property
     def is_draining(self) -> bool:
