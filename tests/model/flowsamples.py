@@ -59,6 +59,27 @@ COMMANDS = [
     f.AnswerDecision(decision_id="d", message=MESSAGE, chosen="yes", by="me"),
     f.StartInstance(message=MESSAGE, signals=(f.NewMessage(item=RAW),)),
     f.TellInstance(message=MESSAGE, hold_s=60.0),
+    f.ResetInstance(
+        instance_id="i",
+        history_id=5,
+        last_event_id=9,
+        until=4,
+        begins=DELTA,
+        ending=DELTA,
+        output=msgspec.Raw(b'"o"'),
+        messages=(f.Again(message=MESSAGE, at=NOW),),
+        keys=DELTA.keys,
+        reason="r",
+    ),
+    f.ForkInstance(
+        instance_id="i", fork="j", execution_id=1, until=4, begins=DELTA, messages=(f.Again(message=MESSAGE),)
+    ),
+    f.FailInstance(instance_id="i", execution_id=1, last_event_id=9, ending=DELTA, messages=(MESSAGE,), damaged=True),
+    f.ImportInstance(
+        instance_id="i",
+        executions=(f.Ended(execution_id=1, status=InstanceStatus.FAILED, delta=DELTA, output=RAW),),
+        keys=DELTA.keys,
+    ),
 ]
 
 EVENTS = [
@@ -92,6 +113,8 @@ EVENTS = [
     ev.HistoryAppended(instance_id="i", execution_id=1, event_id=1, event=RAW),
     ev.InstanceDeleted(instance_id="i", executions=(1, 2), messages=(3,), keys=("k",), decisions=("d",)),
     ev.InstancePruned(instance_id="i", executions=(1,)),
+    ev.InstanceReset(instance_id="i", execution_id=2, copied_from=1, until=4, messages=(7,), reason="r"),
+    ev.InstanceForked(instance_id="i", fork="j", execution_id=1, until=4),
     ev.DecisionAnswered(decision_id="d", by="me"),
     ev.AffinityClaimed(session="s", owner_id="o", locked_until=NOW),
     ev.AffinityExtended(session="s", locked_until=NOW, active=True),

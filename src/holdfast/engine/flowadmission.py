@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -19,15 +20,20 @@ from holdfast.model.events import Asked, Closed
 from holdfast.model.flowcommands import (
     AckActivity,
     AckTurn,
+    Again,
     AnswerDecision,
     AppendHistory,
     Delta,
+    FailInstance,
     FlowCommand,
+    ForkInstance,
+    ImportInstance,
     KeyWish,
     Metadata,
     NewActivity,
     NewEvent,
     NewMessage,
+    ResetInstance,
     SendMessage,
     StartActivity,
     StartInstance,
@@ -82,6 +88,31 @@ def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
                 messages=tuple(_message(new, blobs, "orchestrator_items") for new in command.messages),
                 metadata=_metadata(command.metadata, blobs),
             )
+        case ResetInstance():
+            return replace(
+                command,
+                begins=_copied(command.begins, blobs),
+                ending=_delta(command.ending, blobs),
+                output=_output(command.output, blobs),
+                messages=_again(command.messages, blobs),
+                keys=_base(command.keys),
+            )
+        case ForkInstance():
+            begins, messages = _copied(command.begins, blobs), _again(command.messages, blobs)
+            return replace(command, begins=begins, messages=messages, keys=_base(command.keys))
+        case FailInstance():
+            return replace(
+                command,
+                ending=_delta(command.ending, blobs),
+                output=_output(command.output, blobs),
+                messages=tuple(_message(new, blobs, "messages") for new in command.messages),
+            )
+        case ImportInstance():
+            executions = tuple(
+                replace(ended, delta=_quiet(_delta(ended.delta, blobs)), output=_output(ended.output, blobs))
+                for ended in command.executions
+            )
+            return replace(command, executions=executions, keys=_base(command.keys))
         case AppendHistory():
             return replace(command, delta=_delta(command.delta, blobs))
         case StartActivity():
@@ -107,12 +138,20 @@ def _read(decoder: msgspec.json.Decoder[Any], text: msgspec.Raw, field: str) -> 
 
 def _in_range(struct: msgspec.Struct, field: str) -> None:
     """Refuse numbers that a column could not hold."""
-    for name in struct.__struct_fields__:
+    for name in _numbers(type(struct)):
         number = getattr(struct, name)
-        if type(number) is int and not -(1 << 63) <= number < 1 << 63:
+        if number is None or 0 <= number < 1 << 63:
+            continue
+        if not -(1 << 63) <= number < 1 << 63:
             raise InvalidValue(f"invalid {field}: {name} exceeds 64 bits", field=name)
-        if type(number) is int and number < 0:
-            raise InvalidValue(f"invalid {field}: {name} must not be negative, is {number}", field=name)
+        raise InvalidValue(f"invalid {field}: {name} must not be negative, is {number}", field=name)
+
+
+@lru_cache
+def _numbers(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Name the fields of a struct that hold whole numbers, or none."""
+    hints = get_type_hints(kind)
+    return tuple(name for name in kind.__struct_fields__ if hints[name] in (int, int | None))
 
 
 def kept(text: bytes, blobs: Blobs) -> msgspec.Raw:
@@ -251,9 +290,42 @@ def _as_payload(text: str) -> bytes:
 
 
 def _metadata(metadata: Metadata, blobs: Blobs) -> Metadata:
-    if metadata.output == NULL:
-        return metadata
-    return replace(metadata, output=kept(_encode(_read(_texts, metadata.output, "output")), blobs))
+    return replace(metadata, output=_output(metadata.output, blobs))
+
+
+def _output(output: msgspec.Raw, blobs: Blobs) -> msgspec.Raw:
+    return output if output == NULL else kept(_encode(_read(_texts, output, "output")), blobs)
+
+
+def _again(messages: Sequence[Again], blobs: Blobs) -> tuple[Again, ...]:
+    return tuple(replace(again, message=_message(again.message, blobs, "messages")) for again in messages)
+
+
+def _base(keys: Sequence[KeyWish]) -> tuple[KeyWish, ...]:
+    """Check the keys that an execution begins with as if events had set them."""
+    wishes = []
+    for wish in keys:
+        value = _read(_texts, wish.value, "keys")
+        made = _key_wish(kinds.KeyValueSet(key=wish.key or "", value=value, last_updated_at_ms=wish.at_ms))
+        assert made is not None
+        wishes.append(made)
+    return tuple(wishes)
+
+
+def _copied(delta: Delta, blobs: Blobs) -> Delta:
+    """Give what the first events of a copy make of it: it says what it said then, and asks only what is still open."""
+    made = _delta(delta, blobs)
+    first: Event | None = _read(_events, delta.events[0].event, "begins") if delta.events else None
+    if first is not None and not made.said and isinstance(first.kind, kinds.OrchestrationStarted):
+        made = replace(made, custom_status=_custom_status(first.kind.initial_custom_status, blobs))
+    done = {closed.decision_id for closed in made.closed}
+    asked = tuple(one for one in made.asked if one.decision_id not in done)
+    return replace(made, said=True, asked=asked, closed=())
+
+
+def _quiet(delta: Delta) -> Delta:
+    """Ask nobody what was asked elsewhere."""
+    return replace(delta, asked=(), closed=())
 
 
 def _delta(delta: Delta, blobs: Blobs) -> Delta:
@@ -263,7 +335,10 @@ def _delta(delta: Delta, blobs: Blobs) -> Delta:
     for event in events:
         _in_range(event, "history_delta")
     # Ids that are no ids are refused by the rules, before anything is put beside the records.
-    rows = tuple(NewEvent(event_id=event.event_id, event=kept(_encode(event), blobs)) for event in events)
+    rows = tuple([NewEvent(event_id=event.event_id, event=kept(_encode(event), blobs)) for event in events])
+    events = [event for event in events if type(event.kind) in _TELLING]
+    if not events:
+        return Delta(events=rows)
     started = next((event.kind for event in events if isinstance(event.kind, kinds.OrchestrationStarted)), None)
     said = [event.kind for event in events if isinstance(event.kind, kinds.CustomStatusUpdated)]
     return Delta(
@@ -278,6 +353,20 @@ def _delta(delta: Delta, blobs: Blobs) -> Delta:
         asked=tuple(_asked(events)),
         closed=tuple(_closed(events)),
     )
+
+
+#: Kinds of events that tell more than that they happened; all others are only kept.
+_TELLING = frozenset(
+    {
+        kinds.OrchestrationStarted,
+        kinds.CustomStatusUpdated,
+        kinds.KeyValueSet,
+        kinds.KeyValueCleared,
+        kinds.KeyValuesCleared,
+        kinds.DecisionRequested,
+        kinds.DecisionResolved,
+    }
+)
 
 
 def _custom_status(text: str | None, blobs: Blobs) -> msgspec.Raw:

@@ -277,6 +277,83 @@ class TellInstance(Order, frozen=True, kw_only=True, tag="tell_instance"):
     hold_s: float | None = None
 
 
+class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An item that goes to an instance that is made to go on."""
+
+    message: NewMessage
+    #: Its place among others; None: behind what is there.
+    at: Timestamp | None = None
+
+
+class ResetInstance(Order, frozen=True, kw_only=True, tag="reset_instance"):
+    """Have an instance that is over or blocked go on from an earlier point, as its next execution."""
+
+    instance_id: str
+    #: The history that was read, and how far it went: if it went on meanwhile, nothing is done.
+    history_id: int
+    last_event_id: int
+    #: The last event that is kept.
+    until: int
+    #: The first events of the next execution.
+    begins: Delta
+    #: What ends the execution that is given up; not written if it is over.
+    ending: Delta = Delta()
+    output: msgspec.Raw = NULL
+    messages: tuple[Again, ...] = ()
+    #: The keys there were when the given up execution began.
+    keys: tuple[KeyWish, ...] = ()
+    reason: str = ""
+
+
+class ForkInstance(Order, frozen=True, kw_only=True, tag="fork_instance"):
+    """Begin an instance with a copy of another's history."""
+
+    instance_id: str
+    #: The id of the new one.
+    fork: str
+    #: What was copied, and how far.
+    execution_id: int
+    until: int
+    begins: Delta
+    messages: tuple[Again, ...] = ()
+    #: The keys there were when the copied execution began.
+    keys: tuple[KeyWish, ...] = ()
+
+
+class FailInstance(Order, frozen=True, kw_only=True, tag="fail_instance"):
+    """End an instance that no code can end: it is blocked, or its history cannot be read."""
+
+    instance_id: str
+    execution_id: int
+    #: The last event there was when it was read; 0: none.
+    last_event_id: int
+    ending: Delta
+    output: msgspec.Raw = NULL
+    #: To its parent and its children.
+    messages: tuple[NewMessage, ...] = ()
+    #: Whether the history was found to be damaged; else the instance must be blocked.
+    damaged: bool = False
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One execution that is over."""
+
+    execution_id: int
+    status: InstanceStatus
+    delta: Delta
+    output: msgspec.Raw = NULL
+
+
+class ImportInstance(Order, frozen=True, kw_only=True, tag="import_instance"):
+    """Keep an instance that ended elsewhere."""
+
+    instance_id: str
+    #: Oldest first.
+    executions: tuple[Ended, ...]
+    #: The keys there were when the first of them began.
+    keys: tuple[KeyWish, ...] = ()
+
+
 class DeleteInstances(Order, frozen=True, kw_only=True, tag="delete_instances"):
     """Delete exactly these instances, which must be whole trees."""
 
@@ -342,4 +419,8 @@ FlowCommand = (
     | AnswerDecision
     | StartInstance
     | TellInstance
+    | ResetInstance
+    | ForkInstance
+    | FailInstance
+    | ImportInstance
 )

@@ -55,6 +55,9 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     waiting_on: tuple[str, ...] | None = None
     #: Of what it was started with: tells whether another start asks for the same.
     digest: str | None = None
+    #: The instance whose history it began with a copy of, and those that began with a copy of its own.
+    forked_from: str | None = None
+    forks: tuple[str, ...] = ()
 
 
 class Execution(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

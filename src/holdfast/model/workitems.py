@@ -144,6 +144,13 @@ class CancelInstance(Item, frozen=True, kw_only=True, tag=True):
     force: bool = False
 
 
+class ResumeInstance(Item, frozen=True, kw_only=True, tag=True):
+    """Go on from a copied history: what it shows as open is sent off again. Ours; document 003 has no such item."""
+
+    instance: str
+    execution_id: int
+
+
 WorkItem = (
     StartOrchestration
     | ContinueAsNew
@@ -156,6 +163,7 @@ WorkItem = (
     | SubOrchCompleted
     | SubOrchFailed
     | CancelInstance
+    | ResumeInstance
 )
 
 encode_item = msgspec.json.Encoder().encode

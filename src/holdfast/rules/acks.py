@@ -47,7 +47,7 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     turn = live(state, command.token, now)
     if isinstance(turn, Refusal):
         return answer(turn)
-    commit = _Commit(state, turn.instance_id, command.execution_id, command)
+    commit = Commit(state, turn.instance_id, command.execution_id, command)
     problem = commit.problem(command.delta, command.metadata)
     if problem is not None:
         return answer(problem)
@@ -81,7 +81,7 @@ def decide_append(state: State, command: AppendHistory, now: Timestamp) -> Decis
     refusal = demand_free(state, command.instance_id, now)
     if refusal is not None:
         return answer(refusal)
-    commit = _Commit(state, command.instance_id, command.execution_id, command)
+    commit = Commit(state, command.instance_id, command.execution_id, command)
     problem = commit.problem(command.delta, Metadata())
     if problem is not None:
         return answer(problem)
@@ -99,7 +99,7 @@ def _stopped_timers(state: State, command: AckTurn, turn: Turn) -> Iterator[Even
                 yield MessageDropped(message=message.seq, reason="cancelled", cmd=command.cmd)
 
 
-class _Commit:
+class Commit:
     """What becomes of an instance and one of its executions."""
 
     def __init__(self, state: State, instance_id: str, execution_id: int, order: Order) -> None:
@@ -180,7 +180,7 @@ class _Commit:
             keys=keys,
             kept_keys=tuple(self._touched(keys)) if self._ends(metadata) else (),
             asked=delta.asked,
-            closed=(*delta.closed, *self._left_open(delta)) if self._ends(metadata) else delta.closed,
+            closed=(*delta.closed, *self.left_open(delta)) if self._ends(metadata) else delta.closed,
             held_until=held_until,
             cmd=self.order.cmd,
             actor=self.order.actor,
@@ -232,7 +232,7 @@ class _Commit:
         before = (found.key for found in self.state.keys(self.instance_id) if found.touched)
         return iter(dict.fromkeys([*now, *before]))
 
-    def _left_open(self, delta: Delta) -> Iterator[Closed]:
+    def left_open(self, delta: Delta) -> Iterator[Closed]:
         """Close the questions that nobody will read an answer to."""
         done = {closed.decision_id for closed in delta.closed}
         asked = [question.decision_id for question in delta.asked]

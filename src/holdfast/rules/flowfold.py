@@ -24,6 +24,7 @@ from holdfast.model.instances import (
     Message,
     Turn,
     execution_key,
+    history_key,
     message_key,
 )
 from holdfast.model.payloads import NULL
@@ -84,8 +85,8 @@ def _dropped(state: State, event: ev.MessageDropped, stamp: Stamp) -> list[Chang
 
 def _locked(state: State, event: ev.TurnLocked, stamp: Stamp) -> list[Change]:
     before = state.get(Turn, event.instance_id)
-    free = before is None or before.locked_until is None
-    demand(free, stamp, f"instance {event.instance_id!r} is locked while it is held")
+    if before is not None and before.locked_until is not None:
+        raise contradiction(stamp, f"instance {event.instance_id!r} is locked while it is held")
     authority = state.get(Authority, AUTHORITY) or Authority()
     if event.token <= authority.last_token:
         raise contradiction(stamp, f"token {event.token} does not exceed {authority.last_token}")
@@ -154,8 +155,10 @@ def _committed(state: State, event: ev.TurnCommitted, stamp: Stamp) -> list[Chan
             held = replace(turn, locked_until=event.held_until, messages=(), reason=None, reason_at=None, seq=stamp.seq)
             changes.append(put(held))
     changes += [put(_instance(state, event, stamp)), put(_execution(state, event, stamp))]
-    changes += _keys(state, event)
-    changes += _questions(state, event, stamp)
+    if event.keys or event.kept_keys:
+        changes += _keys(state, event)
+    if event.asked or event.closed:
+        changes += _questions(state, event, stamp)
     return changes
 
 
@@ -196,8 +199,8 @@ def _execution(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Execution
     execution = state.get(Execution, execution_key(event.instance_id, event.execution_id))
     if execution is None:
         execution = Execution(event.instance_id, event.execution_id, history_id=stamp.seq, started_at=stamp.ts)
-    ended = execution.status is not InstanceStatus.RUNNING
-    demand(not ended or execution.status is event.status, stamp, f"an execution ends as {event.status} a second time")
+    if execution.status is not InstanceStatus.RUNNING and execution.status is not event.status:
+        raise contradiction(stamp, f"an execution ends as {event.status} a second time")
     done = execution.completed_at or stamp.ts
     return replace(
         execution,
@@ -246,7 +249,8 @@ def _questions(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Iterator[
 
 
 def _appended(state: State, event: ev.HistoryAppended, stamp: Stamp) -> list[Change]:
-    execution = state.get(Execution, execution_key(event.instance_id, event.execution_id))
+    key = execution_key(event.instance_id, event.execution_id)
+    execution = state.get(Execution, key)
     if execution is None:
         raise contradiction(stamp, f"{event.instance_id!r} has no execution {event.execution_id}")
     row = HistoryRow(execution.history_id, event.event_id, event.event)
@@ -256,7 +260,10 @@ def _appended(state: State, event: ev.HistoryAppended, stamp: Stamp) -> list[Cha
         history_bytes=execution.history_bytes + memoryview(event.event).nbytes,
         last_event_id=max(execution.last_event_id, event.event_id),
     )
-    return [put(row), put(raised)]
+    return [
+        Change(HistoryRow, history_key(row.history_id, row.event_id), row),
+        Change(Execution, key, raised),
+    ]
 
 
 # --- instances --------------------------------------------------------------------------------------------------------
@@ -278,6 +285,20 @@ def _deleted(state: State, event: ev.InstanceDeleted, stamp: Stamp) -> list[Chan
 def _pruned(state: State, event: ev.InstancePruned, stamp: Stamp) -> list[Change]:
     del state, stamp
     return [Change(Execution, execution_key(event.instance_id, number), None) for number in event.executions]
+
+
+def _reset(state: State, event: ev.InstanceReset, stamp: Stamp) -> list[Change]:
+    turn = state.get(Turn, event.instance_id)
+    demand(turn is None or turn.locked_until is None, stamp, f"{event.instance_id!r} is reset while it is held")
+    due = [put(replace(_message(state, seq, stamp), visible_at=None)) for seq in event.messages]
+    return [*due, *([] if turn is None else [Change(Turn, event.instance_id, None)])]
+
+
+def _forked(state: State, event: ev.InstanceForked, stamp: Stamp) -> list[Change]:
+    old, new = state.get(Instance, event.instance_id), state.get(Instance, event.fork)
+    if old is None or new is None:
+        raise contradiction(stamp, f"{event.instance_id!r} is forked to {event.fork!r}, and one of them is not there")
+    return [put(replace(old, forks=(*old.forks, event.fork))), put(replace(new, forked_from=event.instance_id))]
 
 
 def _answered(state: State, event: ev.DecisionAnswered, stamp: Stamp) -> list[Change]:
@@ -348,6 +369,8 @@ FLOW_FOLDS: dict[type[ev.Event], Callable[[State, Any, Stamp], list[Change]]] = 
     ev.HistoryAppended: _appended,
     ev.InstanceDeleted: _deleted,
     ev.InstancePruned: _pruned,
+    ev.InstanceReset: _reset,
+    ev.InstanceForked: _forked,
     ev.DecisionAnswered: _answered,
     ev.AffinityClaimed: _claimed,
     ev.AffinityExtended: _affinity_extended,

@@ -19,15 +19,19 @@ from holdfast.model.flowcommands import (
     CleanSessions,
     DeleteEnded,
     DeleteInstances,
+    FailInstance,
     FetchActivity,
     FetchMore,
     FetchTurn,
     FlowCommand,
+    ForkInstance,
+    ImportInstance,
     ParkMessages,
     PruneExecutions,
     RenewActivity,
     RenewSessions,
     RenewTurn,
+    ResetInstance,
     SendMessage,
     StartActivity,
     StartInstance,
@@ -35,7 +39,7 @@ from holdfast.model.flowcommands import (
 )
 from holdfast.model.outcomes import Refusal, Swept
 from holdfast.model.times import Timestamp
-from holdfast.rules import acks, activities, affinity, instances, mail, starts, turns
+from holdfast.rules import acks, activities, affinity, closing, instances, mail, rewinding, starts, turns
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.repeats import remember, seen_before
@@ -109,6 +113,14 @@ def _decide(
             return starts.decide_start(state, command, now)
         case TellInstance():
             return starts.decide_tell(state, command, now)
+        case ResetInstance():
+            return rewinding.decide_reset(state, command, now)
+        case ForkInstance():
+            return rewinding.decide_fork(state, command, now)
+        case FailInstance():
+            return closing.decide_fail(state, command, now)
+        case ImportInstance():
+            return closing.decide_import(state, command)
         case _:
             assert_never(command)
 

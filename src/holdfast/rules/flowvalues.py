@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.errors import InvalidValue
 from holdfast.model.flowcommands import (
@@ -11,16 +11,21 @@ from holdfast.model.flowcommands import (
     AbandonTurn,
     AckActivity,
     AckTurn,
+    Again,
     AnnounceHandlers,
     AnswerDecision,
     AppendHistory,
     CleanSessions,
     DeleteEnded,
     DeleteInstances,
+    Delta,
+    FailInstance,
     FetchActivity,
     FetchMore,
     FetchTurn,
     FlowCommand,
+    ForkInstance,
+    ImportInstance,
     NewActivity,
     NewMessage,
     ParkMessages,
@@ -28,12 +33,14 @@ from holdfast.model.flowcommands import (
     RenewActivity,
     RenewSessions,
     RenewTurn,
+    ResetInstance,
     SendMessage,
     StartActivity,
     StartInstance,
     TellInstance,
 )
 from holdfast.model.ids import is_name
+from holdfast.model.instances import OVER, InstanceStatus
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.rules.activities import as_job
 from holdfast.rules.checks import check_label, check_text, shown
@@ -56,8 +63,9 @@ def flow_problem_with(command: FlowCommand) -> Refusal | None:
 
 def _problems(command: FlowCommand) -> Iterator[str]:
     """Say what is wrong with the values of a command, in the words of the face."""
-    for field, complaint in (*check_label("cmd", command.cmd or None), *check_text("actor", command.actor)):
-        yield f"invalid {field}: {complaint}"
+    if command.cmd or command.actor:  # those of a worker have neither
+        for field, complaint in (*check_label("cmd", command.cmd or None), *check_text("actor", command.actor)):
+            yield f"invalid {field}: {complaint}"
     match command:
         case SendMessage(message=message, delay_s=delay_s, hold_s=hold_s):
             yield from _duration("delay", delay_s)
@@ -102,8 +110,47 @@ def _problems(command: FlowCommand) -> Iterator[str]:
         case TellInstance(message=message, hold_s=hold_s):
             yield from _duration("hold", hold_s)
             yield from _message(message)
+        case ResetInstance() | ForkInstance() | FailInstance() | ImportInstance():
+            yield from _by_hand(command)
         case FetchMore() | ParkMessages() | AnnounceHandlers():
             return
+
+
+def _by_hand(command: ResetInstance | ForkInstance | FailInstance | ImportInstance) -> Iterator[str]:
+    """Check what a person does to an instance as a whole."""
+    yield from instance_problems("instance", command.instance_id)
+    match command:
+        case ResetInstance(messages=messages, begins=begins, until=until):
+            yield from _copy(begins, until, messages)
+            for field, complaint in check_text("reason", command.reason):
+                yield f"invalid {field}: {complaint}"
+        case ForkInstance(messages=messages, begins=begins, until=until):
+            yield from instance_problems("fork", command.fork)
+            yield from _whole("execution_id", command.execution_id)
+            yield from _copy(begins, until, messages)
+        case FailInstance(messages=told):
+            yield from _whole("execution_id", command.execution_id)
+            for message in told:
+                yield from _message(message)
+        case ImportInstance(executions=executions):
+            numbers = [ended.execution_id for ended in executions]
+            if not numbers or numbers != sorted(set(numbers)) or numbers[0] < 1:
+                yield "executions must be numbered from 1 on, ascending"
+            for number in numbers:
+                yield from _whole("execution_id", number)
+            if any(ended.status is InstanceStatus.RUNNING for ended in executions):
+                yield "executions must be over"
+            if any(not ended.delta.events for ended in executions):
+                yield "executions must have a history"
+            if executions and executions[-1].status not in OVER:
+                yield "the last of the executions must end the instance"
+
+
+def _copy(begins: Delta, until: int, messages: Sequence[Again]) -> Iterator[str]:
+    if not begins.events or begins.orchestration_name is None or until < 1:
+        yield "a copy must have the first event of a history"
+    for again in messages:
+        yield from _message(again.message)
 
 
 def instance_problems(field: str, text: str) -> Iterator[str]:

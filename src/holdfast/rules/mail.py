@@ -45,7 +45,7 @@ class Post:
         """Send one item, to be delivered at its time `at`, or at once."""
         parked = drop_at = None
         if new.orchestration is not None:
-            self._begin(new.instance_id)
+            self.begin(new.instance_id)
         elif not self._is_there(new.instance_id):
             parked = ORPHAN
             drop_at = later(self._now, ORPHAN_S if hold_s is None else hold_s)
@@ -76,7 +76,7 @@ class Post:
         self._known.add(instance_id)
         return True
 
-    def _begin(self, instance_id: str) -> None:
+    def begin(self, instance_id: str) -> None:
         """Take out of the parking place what waited for this instance."""
         if self._is_there(instance_id):
             return

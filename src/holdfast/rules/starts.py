@@ -20,18 +20,18 @@ from holdfast.rules.state import State
 def decide_start(state: State, command: StartInstance, now: Timestamp) -> Decision:
     """Begin an instance with its first signals, or give the one that was asked for before."""
     new = command.message
-    taken = _taken(state, new.instance_id)
-    if taken is not None:
-        if taken[1] == new.digest:
+    having = taken(state, new.instance_id)
+    if having is not None:
+        if having[1] == new.digest:
             return answer(Begun(instance_id=new.instance_id, created=False))
-        return answer(_already(new, taken[0]))
+        return answer(_already(new, having[0]))
     post = Post(state, command, now)
     for message in (new, *command.signals):
         post.send(message)
     return answer(Begun(instance_id=new.instance_id), *post.events)
 
 
-def _taken(state: State, instance_id: str) -> tuple[str, str | None] | None:
+def taken(state: State, instance_id: str) -> tuple[str, str | None] | None:
     """Give the workflow that has an id, and the digest of its start; None: the id is free."""
     instance = state.get(Instance, instance_id)
     if instance is not None:

@@ -198,6 +198,29 @@ class InstancePruned(Fact, frozen=True, kw_only=True, tag="instance:pruned"):
     executions: tuple[int, ...]
 
 
+class InstanceReset(Fact, frozen=True, kw_only=True, tag="instance:reset"):
+    """A person had it go on from an earlier point; the execution that begins so follows in the group."""
+
+    instance_id: str
+    #: The one that begins, the one it has its first events from, and the last of these.
+    execution_id: int
+    copied_from: int
+    until: int
+    #: Messages that were held back and can be delivered.
+    messages: tuple[int, ...] = ()
+    reason: str = ""
+
+
+class InstanceForked(Fact, frozen=True, kw_only=True, tag="instance:forked"):
+    """Another instance begins with a copy of this one's history."""
+
+    instance_id: str
+    fork: str
+    #: The execution that was copied, and the last event of the copy.
+    execution_id: int
+    until: int
+
+
 class DecisionAnswered(Fact, frozen=True, kw_only=True, tag="decision:answered"):
     """Somebody answered a question; the answer is on its way to the workflow."""
 
@@ -255,6 +278,8 @@ FlowEvent = (
     | HistoryAppended
     | InstanceDeleted
     | InstancePruned
+    | InstanceReset
+    | InstanceForked
     | DecisionAnswered
     | AffinityClaimed
     | AffinityExtended

@@ -18,6 +18,8 @@ CREATE TABLE instances (
   custom_status_version INTEGER NOT NULL,
   waiting_on TEXT,
   digest TEXT,
+  forked_from TEXT,
+  forks TEXT NOT NULL,
   blob TEXT,
   sum INTEGER NOT NULL,
   CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL))
