@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.corruption import corrupt_history
-    from holdfast.testing.crashsafe import assert_crash_safe
+    from holdfast.testing.crashsafe.proving import assert_crash_safe
     from holdfast.testing.jobs import assert_enqueued, drain, enqueued, inline, use
     from holdfast.testing.killing import killed_at
     from holdfast.testing.simfs import SimCrash, SimFS
@@ -39,7 +39,7 @@ _HOMES = {
     "SimCrash": "holdfast.testing.simfs",
     "SimFS": "holdfast.testing.simfs",
     "SimVfs": "holdfast.testing.simvfs",
-    "assert_crash_safe": "holdfast.testing.crashsafe",
+    "assert_crash_safe": "holdfast.testing.crashsafe.proving",
     "assert_enqueued": "holdfast.testing.jobs",
     "corrupt_history": "holdfast.testing.corruption",
     "drain": "holdfast.testing.jobs",

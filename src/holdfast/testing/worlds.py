@@ -6,22 +6,19 @@ same store, rules and pump as elsewhere; only who waits differs.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.engine.maintenance import tick
-from holdfast.flows.execution import Execution
 from holdfast.flows.provider import Provider
-from holdfast.flows.turn import Turn, run_turn
-from holdfast.model.times import Timestamp, milliseconds, moment
+from holdfast.model.times import Timestamp, moment
 from holdfast.rules.state import Lane
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.flows import RunsSteps
 from holdfast.testing.here import Here, next_time
 from holdfast.testing.jobs import use
+from holdfast.testing.turning import Turning
 
 if TYPE_CHECKING:
     from holdfast.app.holdfast import Holdfast
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: Seconds that a turn's lock lives.
-LOCK_S = 30.0
 #: Things that happen at one time after which the world is taken to go round in circles.
 MOST = 100_000
 #: What time brings, beside jobs.
@@ -54,15 +49,15 @@ def virtual(app: Holdfast) -> Iterator[VirtualWorld]:
             world.crash()
 
 
-class VirtualWorld(RunsSteps):
+class VirtualWorld(Turning):
     """An application, its workers and its time."""
 
     def __init__(self, app: Holdfast, clock: ManualClock) -> None:
         """Use `virtual`."""
+        super().__init__(app.workflows)
         self.app = app
         self.clock = clock
         self._worker = Here(app)
-        self._residents: dict[str, Execution] = {}
 
     def run(self, run: Instance[R], timeout: float | None = None) -> R:
         """Let time pass until an instance has ended, and give its result.
@@ -87,15 +82,13 @@ class VirtualWorld(RunsSteps):
 
     def crash(self) -> None:
         """Lose what is in memory only, as a process that died between two commits: instances go on by replay."""
-        residents, self._residents = self._residents, {}
-        for execution in residents.values():
-            execution.close(clean_up=False)
+        self.forget()
 
     def settle(self) -> None:
         """Do everything that can be done now, without any time passing."""
         tick(self.app.engine)
         for _ in range(MOST):
-            if not self._worker.work() and not self._run_turn():
+            if not self._worker.work() and not self.turn_once(Provider(self.app.engine), secrets.randbits(63)):
                 return
         raise AssertionError("the world does not come to rest")
 
@@ -115,57 +108,3 @@ class VirtualWorld(RunsSteps):
         with self.app.engine.read() as view:
             found = [view.next_due(lane) for lane in _LANES]
         return [when for when in (*found, next_time(self.app)) if when is not None]
-
-    # --- turns --------------------------------------------------------------------------------------------------------
-
-    def _run_turn(self) -> bool:
-        provider = Provider(self.app.engine)
-        fetched = provider.fetch_orchestration_item(LOCK_S)
-        if fetched is None:
-            return False
-        item, token, _ = fetched
-        turn = run_turn(
-            self.app.workflows,
-            item,
-            now_ms=self._now_ms(),
-            seed=secrets.randbits(63),
-            resident=self._residents.pop(item.instance, None),
-        )
-        if turn.blocked is not None:
-            provider.abandon_orchestration_item(token, ignore_attempt=True, reason=turn.blocked.text)
-            raise turn.blocked.error
-        if turn.abandoned is not None:
-            provider.abandon_orchestration_item(
-                token, turn.abandoned.delay_s, ignore_attempt=True, reason=turn.abandoned.reason
-            )
-            return True
-        while not turn.is_idle:
-            if turn.must_commit:
-                self._commit(provider, token, turn, hold=True)
-            for call in turn.take_steps():
-                turn.finish_step(call.step_no, self.run_step(call), self._now_ms())
-        self._commit(provider, token, turn)
-        if turn.stage == "running" and turn.execution is not None:
-            self._residents[item.instance] = turn.execution
-        return True
-
-    def _commit(self, provider: Provider, token: str, turn: Turn, *, hold: bool = False) -> None:
-        commit = turn.commit(hold_until_ms=self._now_ms() + round(LOCK_S * 1000) if hold else None)
-        provider.ack_orchestration_item(
-            token,
-            commit.execution_id,
-            commit.history_delta,
-            commit.worker_items,
-            commit.orchestrator_items,
-            commit.metadata,
-            commit.cancelled_activities,
-            cancelled_timers=commit.cancelled_timers,
-            hold=LOCK_S if hold else None,
-        )
-
-    def _now_ms(self) -> int:
-        return milliseconds(self.app.engine.look().now)
-
-    def run_async(self, value: Any) -> Any:
-        """Run a coroutine to its end."""
-        return asyncio.run(value) if asyncio.iscoroutine(value) else value

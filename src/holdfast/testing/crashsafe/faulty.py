@@ -1,27 +1,48 @@
-"""A world in which the faults of a plan strike. Same plan, same run.
+"""A world in which the faults of a plan strike, on a real store. Same plan, same run.
 
-An activity's outcome is a commit of its own here, as it is in a store: a crash before it runs the activity again.
+Turns go through the provider, activities are leased and reported as workers do it, every decision is the engine's. The
+process dies at a commit: what it had in memory is gone, and the next one opens what the store kept. Time stands still
+while anything can be done, and then goes on to what is due next.
 """
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from holdfast.clock import Clock
+from holdfast.engine.content import fetch
+from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import end_dead_sessions, recover
 from holdfast.errors import HoldfastError, UnknownTask
 from holdfast.flows.face import encoded
+from holdfast.flows.provider import Provider
 from holdfast.flows.steps import StepCall
-from holdfast.model.details import ENCODING, ErrorDetails
-from holdfast.model.history import TurnCommit, activity_key
+from holdfast.flows.workflows import Workflow
+from holdfast.model.details import ErrorDetails
+from holdfast.model.flowcommands import FetchActivity
+from holdfast.model.history import (
+    Event,
+    KvEntry,
+    OrchestrationItem,
+    TurnCommit,
+    activity_key,
+)
+from holdfast.model.ids import uuid7
+from holdfast.model.instances import Instance, owned_by
+from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.outcomes import Grant, Leased, Reported
+from holdfast.model.payloads import NULL
+from holdfast.model.times import milliseconds, moment, stamp
 from holdfast.model.workitems import (
     ActivityCompleted,
-    ActivityExecute,
     ActivityFailed,
-    ActivityOptions,
     QueueMessage,
     StartOrchestration,
     SubOrchCompleted,
@@ -29,19 +50,33 @@ from holdfast.model.workitems import (
     TimerFired,
     WorkItem,
 )
+from holdfast.rules.draws import Draws
+from holdfast.rules.invariants import violations
+from holdfast.rules.state import Lane
+from holdfast.stores.protocol import Batch, Store
+from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.crashsafe.cast import Cast
 from holdfast.testing.crashsafe.faults import Fault, Plan, Size, What
+from holdfast.testing.crashsafe.grounds import Ground, InMemory, Mortal
 from holdfast.testing.crashsafe.judging import Broken, Outcome, Recorded, broken_by, outcome_of
-from holdfast.testing.flows import START_MS, Crash, Row, World
-from holdfast.workers.signals import Cancel, Fatal
+from holdfast.testing.here import awaited
+from holdfast.testing.simfs import SimCrash
+from holdfast.testing.turning import LOCK_S, Turning
+from holdfast.workers.context import Context
+from holdfast.workers.outcomes import Outcome as Ended
+from holdfast.workers.outcomes import Raised, Returned, command_of
+from holdfast.workers.runners.calling import call
 
 #: The instance under test.
 INSTANCE = "i"
+#: Who runs activities here, and has their sessions.
+WORKER = "here"
+#: The clock is never set back to before this.
+EARLIEST = START - timedelta(hours=1)
 #: Messages that may come twice. A signal never does: it is taken from its queue in the commit that records it.
 _REPEATABLE = (ActivityCompleted, ActivityFailed, TimerFired, SubOrchCompleted, SubOrchFailed, StartOrchestration)
-
-#: Exceptions by which an activity ends itself.
-_LAST = (Fatal.__name__, Cancel.__name__)
+#: What time brings.
+_LANES = (Lane.MAIL, Lane.TURN, Lane.DELAYED, Lane.LEASE)
 
 #: A signal: its name and data, and the seconds after the start at which it is sent.
 Signal = tuple[str, Any] | tuple[str, Any, float]
@@ -57,50 +92,71 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None
 
 
-class _First(random.Random):
-    """Takes what is first, and all there is: the order of a run without faults."""
+class _Repeatable(Engine):
+    """An engine whose chance is counted: ids and jitter come out alike in every run."""
 
-    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
-        del stop, step
-        return start - start
+    def __init__(self, store: Store, clock: Clock, chance: random.Random) -> None:
+        self._chance = chance
+        super().__init__(store, clock=clock)
 
-    def randint(self, a: int, b: int) -> int:
-        del a
-        return b
+    def _turn(self, batch: Batch) -> Any:
+        turn = super()._turn(batch)
+        return turn._replace(draws=Draws(turn.reading.now, self._chance.getrandbits(64)))
 
-    def random(self) -> float:
-        return 1.0
+    def new_id(self) -> str:
+        chance = self._chance
+        return uuid7(milliseconds(self.look().now), chance.getrandbits(12), chance.getrandbits(62))
 
 
-class FaultyWorld(World):
-    """One run of one workflow under a plan."""
+class FaultyWorld(Turning):
+    """One run under a plan, on one ground."""
 
-    def __init__(self, cast: Cast, plan: Plan, signals: Sequence[Signal] = (), *, watch: bool = False) -> None:
-        """Set the stage; `watch` finds clocks and randomness that workflow code reads directly."""
-        crashes = {What.CRASH_BEFORE: "before", What.CRASH_AFTER: "after"}
-        super().__init__(
-            sticky=not any(fault.what is What.NO_RESIDENCY for fault in plan),
-            crashes=[(fault.at, crashes[fault.what]) for fault in plan if fault.what in crashes],
-            watch=watch,
-        )
-        self.definitions = cast.definitions
+    def __init__(self, cast: Cast, plan: Plan, signals: Sequence[Signal] = (), ground: Ground | None = None) -> None:
+        """Set the stage; the ground is to be cleared by whoever made it."""
+        super().__init__(cast.definitions, sticky=not any(fault.what is What.NO_RESIDENCY for fault in plan))
         self._parts = cast.parts()
+        self._ground = ground or InMemory()
+        self.clock = ManualClock()
+        strikes = {What.CRASH_BEFORE: "before", What.CRASH_AFTER: "after"}
+        self._crashes = {(fault.at, strikes[fault.what]) for fault in plan if fault.what in strikes}
         order = next((fault for fault in plan if fault.what is What.OTHER_ORDER), None)
-        self._is_ordered = order is None
-        self._rng = _First() if order is None else random.Random(order.at)  # noqa: S311 - repeatable
+        #: None: the first of everything, as early as it can be.
+        self._order = None if order is None else random.Random(order.at)  # noqa: S311 - to be repeatable is its purpose
+        self._chance = random.Random(0)  # noqa: S311 - the same
         self._twice = {fault.at for fault in plan if fault.what is What.MESSAGE_TWICE}
         self._runs_twice = {fault.at for fault in plan if fault.what is What.ACTIVITY_TWICE}
         self._jumps: dict[int, list[Fault]] = {}
         for fault in plan:
             if fault.what is What.CLOCK_JUMP:
                 self._jumps.setdefault(fault.at, []).append(fault)
-        self._outside = sorted((_sent(signal) for signal in signals), key=lambda found: found[0])
-        self._attempts: dict[str, int] = {}
-        self._begun_with: dict[tuple[str, int], dict[str, Any]] = {}
+        #: From outside: milliseconds since 1970, what is sent then.
+        self._outside: list[tuple[int, WorkItem]] = []
+        #: Activities that are leased.
+        self._held: list[Grant] = []
+        self._begun_with: dict[tuple[str, int], dict[str, KvEntry]] = {}
         self._results: dict[str, str] = {}
-        self.moves = self.messages = self.activities_run = 0
+        self.commits = self.moves = self.messages = self.activities_run = self.crashed = 0
         #: Every execution of an activity or step, in order.
         self.calls: list[Call] = []
+        for name, data, *after in signals:
+            message = QueueMessage(instance=INSTANCE, name=name, data=encoded(data, f"signal {name!r}"))
+            self.post(message, after[0] if after else 0)
+        self._provider = self._opened()
+
+    # --- from outside -------------------------------------------------------------------------------------------------
+
+    def start(self, workflow: Workflow[..., Any], *args: Any, instance: str = INSTANCE, **kwargs: Any) -> None:
+        """Start an instance, before all else."""
+        packed = bytes(workflow.definition.codec.pack(args, kwargs)).decode()
+        begun = StartOrchestration(
+            instance=instance, orchestration=workflow.name, input=packed, version=workflow.chosen.version
+        )
+        self._outside.insert(0, (0, begun))
+
+    def post(self, message: WorkItem, after_s: float = 0.0) -> None:
+        """Send a message so many seconds after the beginning."""
+        self._outside.append((milliseconds(stamp(START)) + round(1000 * after_s), message))
+        self._outside.sort(key=lambda found: found[0])
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
@@ -108,7 +164,7 @@ class FaultyWorld(World):
         """Go on until nothing is left to do. Raises Broken if that takes more than `most` moves, or cannot be done."""
         try:
             while self.moves < most:
-                if not self.move() and not self._jump(None):
+                if not self._survive(self.move) and not self._survive(self._pass_time):
                     return
         except HoldfastError as problem:
             if isinstance(problem, UnknownTask):
@@ -118,99 +174,153 @@ class FaultyWorld(World):
             self.forget()
         raise Broken("does not end", f"it goes on after {most} moves")
 
+    def _survive(self, action: Callable[[], bool]) -> bool:
+        """Do something; if the process dies of it, open the store again in the next."""
+        try:
+            return action()
+        except SimCrash:
+            self.crash()
+        return True
+
+    def crash(self) -> None:
+        """Lose what is in memory only, and go on with what the store kept."""
+        self.crashed += 1
+        self._held.clear()
+        self.forget()
+        self._ground.crash()
+        self._provider = self._opened()
+
+    def _opened(self) -> Provider:
+        while True:
+            store = Mortal(self._ground.open(self.clock), self._strike)
+            engine = _Repeatable(store, self.clock, self._chance)
+            try:
+                recover(engine)
+                end_dead_sessions(engine)  # where several processes may be at work, a worker does so in passing
+            except SimCrash:
+                self.crashed += 1
+                self._ground.crash()
+            else:
+                return Provider(engine)
+
+    def _strike(self, when: str) -> None:
+        number = self.commits
+        if when == "after":
+            self.commits += 1
+        if (number, when) in self._crashes:
+            self._crashes.remove((number, when))
+            raise SimCrash
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
     def move(self) -> bool:
-        """Do one thing; what comes from outside comes as early as it can, or in another order at any time."""
+        """Do one thing that can be done now; False if there is none."""
         for fault in self._jumps.pop(self.moves, ()):
-            self.now_ms = max(START_MS - 3_600_000, self.now_ms + fault.by_ms)
+            self.clock.set_wall(max(EARLIEST, self.clock.now() + timedelta(milliseconds=fault.by_ms)))
         self.moves += 1
-        due = bool(self._outside) and self._outside[0][0] <= self.now_ms
-        if due and (self._is_ordered or self._rng.random() < 0.5):
-            self._send_next()
-            return True
-        if super().move():
-            return True
-        if due:
-            self._send_next()
-        return due
+        ways = [self._send_next, self._run_turn, *([self._run_held] * len(self._held)), self._lease]
+        while ways:
+            # In another order a lease is often taken late, and an activity kept for long.
+            way = ways[0 if self._order is None else self._order.randrange(len(ways))]
+            if way():
+                return True
+            ways = [other for other in ways if other != way]
+        return False
 
-    def _send_next(self) -> None:
-        self.send(self._outside.pop(0)[1])
+    def _send_next(self) -> bool:
+        if not self._outside or self._outside[0][0] > milliseconds(stamp(self.clock.now())):
+            return False
+        _, message = self._outside[0]
+        before = self.commits
+        try:
+            for one in self._doubled([message]):
+                self._provider.enqueue_for_orchestrator(one)
+        finally:
+            # Whoever sends hears no answer from a process that died before it: then it is sent again.
+            if self.commits != before:
+                self._outside.pop(0)
+        return True
 
-    def _jump(self, until_ms: int | None) -> bool:
-        ahead = [due for due, _ in self._outside if due > self.now_ms]
-        before = self.now_ms
-        jumped = super()._jump(until_ms)
-        if ahead and (not jumped or min(ahead) < self.now_ms):
-            self.now_ms = max(before, min(ahead))
-            return True
-        return jumped
+    def _run_turn(self) -> bool:
+        return self.turn_once(self._provider, len(INSTANCE))
 
-    def send(self, item: WorkItem) -> None:
-        """Put a message into its queue; twice, if the plan says so."""
-        super().send(item)
-        if isinstance(item, _REPEATABLE):
-            if self.messages in self._twice:
-                super().send(item)
-            self.messages += 1
+    def _pass_time(self) -> bool:
+        now = self.clock.now()
+        with self._provider.engine.read() as view:
+            due = [moment(when) for lane in _LANES if (when := view.next_due(lane)) is not None]
+        due.extend(datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms, _ in self._outside)
+        ahead = [when for when in due if when > now]
+        if not ahead:
+            return False
+        self.clock.advance((min(ahead) - now).total_seconds())
+        return True
+
+    def choose_step(self, waiting: Sequence[StepCall]) -> int:
+        """Let any of them end first."""
+        return 0 if self._order is None else self._order.randrange(len(waiting))
+
+    def before_commit(self, item: OrchestrationItem, commit: TurnCommit) -> TurnCommit:
+        """Note what an execution began with; send messages twice, if the plan says so."""
+        if commit.history_delta and commit.history_delta[0].event_id == 1:
+            self._begun_with[item.instance, commit.execution_id] = dict(item.kv_snapshot)
+        return msgspec.structs.replace(commit, orchestrator_items=tuple(self._doubled(commit.orchestrator_items)))
+
+    def _doubled(self, items: Iterable[WorkItem]) -> list[WorkItem]:
+        sent: list[WorkItem] = []
+        for item in items:
+            sent.append(item)
+            if isinstance(item, _REPEATABLE):
+                if self.messages in self._twice:
+                    sent.append(item)
+                self.messages += 1
+        return sent
 
     # --- users' functions ---------------------------------------------------------------------------------------------
 
-    def _run_job(self, job: tuple[str, int, int]) -> None:
-        item = self._jobs[job]
-        number, commit = self.activities_run, self.commits
+    def _lease(self) -> bool:
+        engine = self._provider.engine
+        command = FetchActivity(
+            worker_id=WORKER,
+            lease_s=LOCK_S,
+            queues=None,
+            session_id=engine.session_id,
+            affinity_owner=WORKER,
+            affinity_s=LOCK_S,
+        )
+        leased = engine.ask(command)
+        assert isinstance(leased, Leased)
+        self._held.extend(leased.grants)
+        return bool(leased.grants)
+
+    def _run_held(self) -> bool:
+        """Run an activity and report it; it is lost if its lease lapsed, or its workflow no longer waits."""
+        grant = self._held.pop(0 if self._order is None else self._order.randrange(len(self._held)))
+        number = self.activities_run
         self.activities_run += 1
-        told = self._attempted(item)
+        ended = self._attempted(grant)
         if number in self._runs_twice:
-            told = self._attempted(item)
-        self._crash_at(commit, "before")
-        if told is not None and self._jobs.pop(job, None) is not None:
-            self.send(told)
-        self.commits += 1
-        self._crash_at(commit, "after")
+            ended = self._attempted(grant)
+        outcome = self._provider.engine.submit(command_of(grant, ended))
+        if isinstance(outcome, Reported) and outcome.job_status is not JobStatus.QUEUED:
+            for again in self._doubled(_told(grant.job, ended))[1:]:
+                self._provider.enqueue_for_orchestrator(again)
+        return True
 
-    def _crash_at(self, commit: int, when: str) -> None:
-        if (commit, when) in self._crashes:
-            self._crashes.remove((commit, when))
-            raise Crash
-
-    def _attempted(self, item: ActivityExecute) -> WorkItem | None:
-        """Run an activity; None if it failed and is tried again."""
-        key = activity_key(item.instance, item.execution_id, item.id)
-        self.called.append(item.name)
-        told = self.run_activity(item)
-        self._take_down(item.name, key, told.result if isinstance(told, ActivityCompleted) else None)
-        if isinstance(told, ActivityFailed):
-            self._attempts[key] = self._attempts.get(key, 0) + 1
-            most = (item.options or ActivityOptions()).max_attempts
-            if self._attempts[key] < most and self._is_tried_again(item.name, told.details):
-                return None
-        return told
-
-    def _is_tried_again(self, name: str, details: ErrorDetails) -> bool:
-        last = {*_LAST, *(kind.__name__ for kind in self._parts[name].no_retry)}
-        names = (details.type_name or "", *details.type_bases)
-        return details.kind != ENCODING and not any(one.rpartition(".")[2] in last for one in names)
-
-    def run_activity(self, item: ActivityExecute) -> WorkItem:
-        """Run an activity's function."""
-        part = self._parts.get(item.name)
-        if part is None:
-            raise UnknownTask(
-                f"activity {item.name!r} has no function here. Nothing was shown.",
-                hint="Give one in `stubs`, or use a workflow of an application that has the task.",
-            )
-        self.activities[item.name] = (part.function, part.codec)
-        return super().run_activity(item)
+    def _attempted(self, grant: Grant) -> Ended:
+        spec = self._parts.of(grant.job.job_type)
+        params = fetch(self._provider.engine.store, grant.job.params)
+        job = msgspec.structs.replace(grant.job, params=params)
+        run = awaited(spec.run) if inspect.iscoroutinefunction(spec.run) else spec.run
+        ended = call(replace(spec, run=run), Context(msgspec.structs.replace(grant, job=job)))
+        result = bytes(ended.result).decode() if isinstance(ended, Returned) else None
+        self._take_down(spec.name, activity_key(*_owner(job)), result)
+        return ended
 
     def run_step(self, call: StepCall) -> str | ErrorDetails:
         """Run a step's function."""
         outcome = super().run_step(call)
         self._take_down(call.name, call.idempotency_key, outcome if isinstance(outcome, str) else None)
         return outcome
-
-    def run_async(self, value: Any) -> Any:
-        """Run a coroutine to its end."""
-        return asyncio.run(value) if asyncio.iscoroutine(value) else value
 
     def _take_down(self, name: str, key: str, result: str | None) -> None:
         self.calls.append(Call(name=name, key=key, result=result))
@@ -222,34 +332,58 @@ class FaultyWorld(World):
 
     # --- what it came to ----------------------------------------------------------------------------------------------
 
-    def _apply(self, row: Row, commit: TurnCommit) -> None:
-        if commit.history_delta and commit.execution_id not in row.histories:
-            self._begun_with[commit.history_delta[0].instance, commit.execution_id] = dict(row.kv)
-        super()._apply(row, commit)
+    def history(self, instance: str = INSTANCE) -> list[Event]:
+        """Give the events of an instance's current execution."""
+        return self._provider.read(instance)
 
-    def outcome(self) -> Outcome:
-        """Give what the instance under test came to. Raises Broken if it has not ended."""
-        row = self.rows[INSTANCE]
-        ended = outcome_of(row.histories[row.execution_id][-1].kind) if row.histories else None
+    def outcome(self, instance: str = INSTANCE) -> Outcome:
+        """Give what an instance came to. Raises Broken if it has not ended."""
+        events = self.history(instance)
+        ended = outcome_of(events[-1].kind) if events else None
         if ended is None:
-            waits = ", ".join(row.waiting_on) or "nothing that will come"
-            raise Broken("does not end", f"it waits for {waits}")
+            with self._provider.engine.read() as view:
+                found = view.get(Instance, instance)
+            waits = ", ".join(found.waiting_on or ()) if found is not None else ""
+            raise Broken("does not end", f"it waits for {waits or 'nothing that will come'}")
         return ended
 
     def recorded(self) -> list[Recorded]:
         """Give all executions of all instances."""
         return [
-            Recorded(events=tuple(events), kv=self._begun_with.get((instance, number), {}))
-            for instance, row in self.rows.items()
-            for number, events in row.histories.items()
+            Recorded(
+                events=tuple(self._provider.read_with_execution(instance, number)),
+                kv=self._begun_with.get((instance, number), {}),
+            )
+            for instance in self._provider.list_instances()
+            for number in self._provider.list_executions(instance)
         ]
+
+    def demand_sound(self) -> None:
+        """Demand that what the store kept is whole. Raises Broken."""
+        with self._provider.engine.read() as view:
+            for fault in violations(view):
+                raise Broken("breaks a rule of the store", str(fault))
 
     def size(self) -> Size:
         """Say how much happened."""
         return Size(commits=self.commits, messages=self.messages, activities=self.activities_run, moves=self.moves)
 
 
-def _sent(signal: Signal) -> tuple[int, QueueMessage]:
-    name, data, *after = signal
-    message = QueueMessage(instance=INSTANCE, name=name, data=encoded(data, f"signal {name!r}"))
-    return START_MS + round(1000 * (after[0] if after else 0)), message
+def _owner(job: Job) -> tuple[str, int, int]:
+    owner = owned_by(job.owner)
+    assert owner is not None, f"job {job.job_id} is no activity"
+    return owner
+
+
+def _told(job: Job, ended: Ended) -> list[WorkItem]:
+    """Give the message that a report of an activity sends, where it can be sent again from outside."""
+    instance, execution_id, number = _owner(job)
+    match ended:
+        case Returned():
+            result = bytes(ended.result).decode()
+            return [ActivityCompleted(instance=instance, execution_id=execution_id, id=number, result=result)]
+        case Raised() if ended.details != NULL:
+            details = msgspec.json.decode(ended.details, type=ErrorDetails)
+            return [ActivityFailed(instance=instance, execution_id=execution_id, id=number, details=details)]
+        case _:
+            return []

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import InvalidValue
 from holdfast.flows.matching import describe_event
 from holdfast.flows.watching import watching
 from holdfast.flows.workflows import Workflow
+from holdfast.model.history import Event
 from holdfast.testing.crashsafe.cast import Cast, Stubs
 from holdfast.testing.crashsafe.faults import Plan, Size, What, fewest, plan_of
-from holdfast.testing.crashsafe.faulty import INSTANCE, FaultyWorld, Signal
+from holdfast.testing.crashsafe.faulty import FaultyWorld, Signal
+from holdfast.testing.crashsafe.grounds import ground_for
 from holdfast.testing.crashsafe.judging import Broken, Outcome, Recorded, demand_replay, demand_rules
 from holdfast.testing.crashsafe.rehashing import Place, place_of, replay_elsewhere
 
@@ -22,6 +24,8 @@ from holdfast.testing.crashsafe.rehashing import Place, place_of, replay_elsewhe
 MOST_MOVES, MORE, SPARE = 100_000, 5, 60
 #: Events of a history that a report shows at its end.
 SHOWN = 60
+DEFAULT_STORE = "memory:"
+NOTHING = Size(commits=0, messages=0, activities=0, moves=0)
 
 Check = Callable[[FaultyWorld], object]
 
@@ -36,7 +40,7 @@ def assert_crash_safe(
     stubs: Stubs | None = None,
     check: Check | None = None,
     outcomes: Iterable[Any] | None = None,
-    store: str = "memory:",
+    store: str = DEFAULT_STORE,
     seed: int | None = None,
 ) -> None:
     """Show that a workflow comes to the same end whatever goes wrong; raise AssertionError with a report if not.
@@ -49,14 +53,13 @@ def assert_crash_safe(
     activity they stand for; a function that gives them is called before each run. `check(world)` is called after each:
     `world.calls` are all executions of activities and steps. With `seed`, only that run is done.
 
-    Raises InvalidValue for a store other than `memory:`, UnknownTask for an activity without function.
+    Each run has a `store` of its own, of the kind named (`memory:`, `sqlite:`, `wal:`, `dir:`), which goes with it. A
+    crash loses all that this store had not made durable.
+
+    Raises InvalidValue for another store, UnknownTask for an activity without function.
     """
-    if store != "memory:":
-        raise InvalidValue(
-            f"store: {store!r}: runs are made in memory only. Nothing was run.", hint="Leave it out.", field="store"
-        )
     allowed = None if outcomes is None else tuple(outcomes)
-    trial = Trial(workflow, args, dict(kwargs or {}), tuple(signals), stubs, check, allowed)
+    trial = Trial(workflow, args, dict(kwargs or {}), tuple(signals), stubs, check, allowed, store)
     trial.first()
     if seed is not None:
         trial.prove([seed])
@@ -64,6 +67,18 @@ def assert_crash_safe(
         trial.prove(range(1, trial.size.systematic + seeds + 1))
     for warning in trial.warnings:
         warnings.warn(warning, stacklevel=2)
+
+
+@dataclass
+class Left:
+    """What is known of a run when its store is gone."""
+
+    size: Size = NOTHING
+    outcome: Outcome | None = None
+    #: All executions of all instances.
+    recorded: list[Recorded] = field(default_factory=list)
+    #: Of the instance under test.
+    history: list[Event] = field(default_factory=list)
 
 
 class Trial:
@@ -78,18 +93,21 @@ class Trial:
         stubs: Stubs | None,
         check: Check | None,
         outcomes: tuple[Any, ...] | None,
+        store: str,
     ) -> None:
-        self._cast = Cast(workflow, stubs)
+        self._cast = Cast(workflow, stubs=stubs)
+        self._store = store
+        self._ground = ground_for(store)
         self._args, self._kwargs = args, kwargs
         self._signals = signals
         self._check = check
         self._outcomes = outcomes
         self._place: Place | None = place_of(workflow)
-        self.size = Size(commits=0, messages=0, activities=0, moves=0)
+        self.size = NOTHING
         self._expected: Outcome | None = None
         #: Code that reads a clock or randomness, by line.
         self._reads: dict[str, None] = {}
-        self._world: FaultyWorld | None = None
+        self._left = Left()
 
     @property
     def warnings(self) -> list[str]:
@@ -106,9 +124,7 @@ class Trial:
             broken = self._broken(())
         if broken is not None:
             raise AssertionError(self._report(0, broken, ()))
-        assert self._world is not None
-        self.size = self._world.size()
-        self._expected = self._world.outcome()
+        self.size, self._expected = self._left.size, self._left.outcome
 
     def prove(self, numbers: Iterable[int]) -> None:
         """Do these runs. Raises AssertionError with the report on the first that fails."""
@@ -119,9 +135,9 @@ class Trial:
             if broken is not None:
                 raise AssertionError(self._shrunk(number, plan, broken))
             hash_seed = _hash_seed(plan)
-            if hash_seed is not None and self._world is not None:
+            if hash_seed is not None:
                 known = by_hash.setdefault(hash_seed, {})
-                for recorded in self._world.recorded():
+                for recorded in self._left.recorded:
                     known.setdefault(msgspec.json.encode(recorded), number)
         for hash_seed, histories in by_hash.items():
             self._prove_hashes(hash_seed, histories)
@@ -140,22 +156,32 @@ class Trial:
 
     def _broken(self, plan: Plan, *, elsewhere: bool = False) -> Broken | None:
         """Run under a plan, and give what it broke; with `elsewhere` in another process, too."""
-        self._world = world = FaultyWorld(self._cast, plan, self._signals)
+        ground = self._ground()
         try:
-            world.start(self._cast.workflow, *self._args, **self._kwargs)
-            world.drive(MOST_MOVES if self._expected is None else MORE * self.size.moves + SPARE)
-            self._judge(world)
+            self._run(FaultyWorld(self._cast, plan, self._signals, ground))
             hash_seed = _hash_seed(plan)
             if elsewhere and hash_seed is not None and self._place is not None:
-                for verdict in replay_elsewhere(self._place, hash_seed, world.recorded()):
+                for verdict in replay_elsewhere(self._place, hash_seed, self._left.recorded):
                     return Broken(verdict.kind, verdict.text)
         except Broken as broken:
             return broken
+        finally:
+            ground.clear()
         return None
 
-    def _judge(self, world: FaultyWorld) -> None:
-        ended = world.outcome()
-        for recorded in world.recorded():
+    def _run(self, world: FaultyWorld) -> None:
+        self._left = left = Left()
+        world.start(self._cast.workflow, *self._args, **self._kwargs)
+        try:
+            world.drive(MOST_MOVES if self._expected is None else MORE * self.size.moves + SPARE)
+        finally:
+            left.size, left.recorded, left.history = world.size(), world.recorded(), world.history()
+        left.outcome = world.outcome()
+        self._judge(world, left.outcome)
+
+    def _judge(self, world: FaultyWorld, ended: Outcome) -> None:
+        world.demand_sound()
+        for recorded in self._left.recorded:
             demand_rules(recorded.events)
             demand_replay(self._cast.definitions, recorded)
         if self._outcomes is not None:
@@ -193,6 +219,7 @@ class Trial:
         given = "".join(
             [f", args={self._args!r}" if self._args else "", f", kwargs={self._kwargs!r}" if self._kwargs else ""]
         )
+        given += f", store={self._store!r}" if self._store != DEFAULT_STORE else ""
         others = any((self._signals, self._check, self._outcomes))
         rest = ", …" if others else ""
         lines.append(
@@ -201,13 +228,12 @@ class Trial:
         return "\n".join(lines)
 
     def _history(self) -> list[str]:
-        row = None if self._world is None else self._world.rows.get(INSTANCE)
-        if row is None or not row.histories:
+        events = self._left.history
+        if not events:
             return ["history: nothing was recorded"]
-        events = row.histories[row.execution_id]
         cut = [f"  … {len(events) - SHOWN} events"] if len(events) > SHOWN else []
         shown = [f"  {event.event_id:>4}  {describe_event(event)}" for event in events[-SHOWN:]]
-        return [f"history, execution {row.execution_id}:", *cut, *shown]
+        return [f"history, execution {events[0].execution_id}:", *cut, *shown]
 
 
 def _hash_seed(plan: Plan) -> int | None:
