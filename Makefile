@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]' -c constraints.txt
 	@touch $@
 
-demo: $(STAMP) ## kill a worker in the middle of its jobs, and count what is left
+demo: $(STAMP) ## kill workers in the middle of a workflow and of jobs, and count what is left
 	@$(BIN)/holdfast demo
 
 test: $(STAMP) ## run the whole suite, a process for each core

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from test_cli_terminal import Terminal, bare
 
 from holdfast.cli.demo import crew, proof, story
-from holdfast.cli.demo.task import Line, Said
+from holdfast.cli.demo.record import Said
+from holdfast.cli.demo.task import PROGRAM, Line
 from holdfast.cli.root import cli
 from holdfast.errors import InvalidValue, StoreError
 from holdfast.model.jobs import JobStatus, RunStatus
@@ -28,7 +29,7 @@ from holdfast.stores.protocol import Finding
 HOLDFAST = [sys.executable, "-c", "from holdfast.cli import main; main()"]
 #: Far below a lease: only who notices the dead process is so fast, on a machine that has other things to do as well.
 WITHIN_S = 15.0
-SMALL = ("--jobs", "24", "--workers", "2", "--within", str(WITHIN_S))
+SMALL = ("--jobs", "40", "--workers", "2", "--within", str(WITHIN_S))
 
 
 class Audience:
@@ -45,7 +46,7 @@ class Audience:
 def played(tmp_path_factory):
     place = tmp_path_factory.mktemp("demo")
     audience = Audience()
-    plan = story.Plan(url=f"sqlite:{place / 'jobs.db'}", record=place / "executions.jsonl", jobs=24, workers=2)
+    plan = story.Plan(url=f"sqlite:{place / 'jobs.db'}", record=place / "executions.jsonl", jobs=40, workers=2)
     return story.play(plan, audience), audience.heard
 
 
@@ -60,17 +61,17 @@ def evidence(played):
 def test_a_killed_worker_costs_no_job_and_every_repeat_is_explained(evidence):
     verdict = proof.judge(evidence, WITHIN_S)
     assert verdict.problems == []
-    assert evidence.at_end.count(JobStatus.COMPLETED) == 24
+    assert evidence.at_end.count(JobStatus.COMPLETED) == 40
     lost = evidence.at_end.lost()
     assert {run.job_id for run in lost} == set(evidence.held)
     assert {run.worker_id for run in lost} == {evidence.dead}
-    assert len(evidence.at_end.runs) == 24 + len(lost)
+    assert len(evidence.at_end.runs) == 40 + len(lost)
     assert verdict.takeover_s <= WITHIN_S
 
 
 def test_the_story_is_told_as_it_happened(played):
     evidence, heard = played
-    assert heard["acknowledged"] == (24,)
+    assert heard["acknowledged"] == (40,)
     hand, held = heard["killed"]
     assert hand.worker_id == evidence.dead
     assert hand.process.returncode == -signal.SIGKILL
@@ -218,11 +219,13 @@ def test_in_a_pipe_it_tells_the_story_in_lines_and_gives_its_counts_as_json(tmp_
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     told = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
-    counts = msgspec.json.decode(told.stdout)
-    assert counts["well"] is True
-    assert counts["acknowledged"] == counts["completed"] == 24
-    assert counts["executions"] == 24 + counts["repeated"]
-    assert counts["runs"] == 24 + counts["lost_runs"]
+    said = msgspec.json.decode(told.stdout)
+    assert said["well"] is True
+    assert said["workflow"]["recorded"] == said["workflow"]["steps"]
+    counts = said["jobs"]
+    assert counts["acknowledged"] == counts["completed"] == 40
+    assert counts["executions"] == 40 + counts["repeated"]
+    assert counts["runs"] == 40 + counts["lost_runs"]
     assert re.search(r"worker-\d \(pid \d+\) killed with SIGKILL; it held \d jobs?:", told.stderr)
     assert "\x1b" not in told.stderr
     assert (tmp_path / "own.db").exists()
@@ -236,10 +239,10 @@ def test_on_a_terminal_it_shows_a_bar_the_workers_and_a_table_that_fits(columns,
     text, code = Terminal("", "demo", *SMALL, columns=columns, TMPDIR=str(tmp_path), **env).end()
     assert code == 0, text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    assert "24 of 24" in plain
+    assert "40 of 40" in plain
     assert re.search(r"† worker-\d  pid \d+  killed", plain)
-    assert re.search(r"jobs acknowledged +24 +24", plain)
-    assert f"{well} 24 acknowledged, 24 completed with the right result; nothing was lost" in text
+    assert re.search(r"jobs acknowledged +40 +40", plain)
+    assert f"{well} 40 acknowledged, 40 completed with the right result; nothing was lost" in text
     shown = [part for line in plain.splitlines() for part in line.split("\r") if "on sqlite:" not in line]
     assert max(map(len, shown)) <= columns
     assert list(tmp_path.iterdir()) == []
@@ -269,7 +272,10 @@ def test_no_worker_outlives_a_demo_that_is_interrupted(tmp_path):
 
 
 def test_a_worker_that_cannot_start_is_told(tmp_path):
-    with pytest.raises(StoreError, match="could not start"), crew.crew(1, "sqlite:/no/such/place/x", "", tmp_path):
+    with (
+        pytest.raises(StoreError, match="could not start"),
+        crew.crew(1, PROGRAM, "sqlite:/no/such/place/x", "", str(tmp_path)),
+    ):
         pass
 
 

@@ -1,4 +1,4 @@
-"""`holdfast explain ID`: why a job is where it is, what stands behind that, and what would change it."""
+"""`holdfast explain ID`: why a job or an instance is where it is, what stands behind that, and what would change it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from holdfast.cli import jobrows
 from holdfast.cli.ids import find
+from holdfast.cli.instanceexplain import explained, is_instance
 from holdfast.cli.output import Record, output_for, output_options
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe
@@ -21,16 +22,21 @@ LINKS = 20
 
 
 @click.command(cls=WatchCommand)
-@click.argument("job_id", metavar="ID")
+@click.argument("word", metavar="ID")
 @watch_option
 @output_options("table", "json", "jsonl")
 @store_options
-def explain(*, job_id: str, watch: float | None, output: str) -> None:
-    """Give the one reason why a job is where it is, the chain behind it, and the commands that would change it."""
+def explain(*, word: str, watch: float | None, output: str) -> None:
+    """Give the one reason why a job or an instance of a workflow is where it is, and the commands that would change it.
+
+    Of a job also the chain behind it. Ids of instances are given whole.
+    """
     place, out = target(), output_for(output)
 
     def look(view: View, store: Store) -> Shown:
-        job = find(view, place, job_id)
+        if view.get(Job, word) is None and is_instance(view, word):
+            return explained(view, store, word, out.screen)
+        job = find(view, place, word)
         reasons = Reasons(view, now(), store.workers.all())
         reason = reasons.of(job)
         chain = _chain(view, job, reason)
@@ -66,7 +72,8 @@ def explain(*, job_id: str, watch: float | None, output: str) -> None:
 
         return [record], page
 
-    show(place, out, watch, look, key="job_id", one=True)
+    # There is one record; a job and an instance have this field in common.
+    show(place, out, watch, look, key="status", one=True)
 
 
 def _chain(view: View, job: Job, reason: Reason) -> list[tuple[str, Job]]:

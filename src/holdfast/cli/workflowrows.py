@@ -3,48 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.app.decisions import DecisionState
 from holdfast.app.instancestate import InstanceState
+from holdfast.cli.eventwords import worded
+from holdfast.cli.instancewords import look_of
 from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.terminal import Screen, safe
-from holdfast.cli.words import CANCELLED, COMPLETED, FAILED, HELD, READY, RUNNING, STUCK
-from holdfast.flows.matching import describe_event
+from holdfast.cli.words import ASKING, COMPLETED, HELD
 from holdfast.model.history import Event
-from holdfast.model.instances import InstanceStatus
 from holdfast.model.times import at_milliseconds
-
-_LOOKS = {
-    InstanceStatus.RUNNING: RUNNING,
-    InstanceStatus.COMPLETED: COMPLETED,
-    InstanceStatus.FAILED: FAILED,
-    InstanceStatus.CANCELLED: CANCELLED,
-    InstanceStatus.CONTINUED_AS_NEW: RUNNING,
-}
+from holdfast.rules.explain import Reason
 
 
-def instance_record(state: InstanceState) -> Record:
+class InstanceSeen(NamedTuple):
+    """An instance, and why it is where it is."""
+
+    state: InstanceState
+    reason: Reason
+
+
+def instance_record(seen: InstanceSeen) -> Record:
     """Give an instance with every field, as programs read it."""
-    fields = msgspec.structs.asdict(state)
-    return {"instance_id": fields.pop("id"), **fields}
+    fields = msgspec.structs.asdict(seen.state)
+    return {"instance_id": fields.pop("id"), **fields, "reason": seen.reason}
 
 
-def _said(state: InstanceState) -> str:
-    """Say why it is where it is, in one line."""
-    if state.blocked is not None:
-        return f"blocked, {state.blocked.kind}: {state.blocked.text.partition(chr(10))[0]}"
-    return ", ".join(state.waiting_on)
+def badge(seen: InstanceSeen, screen: Screen) -> str:
+    """Give glyph and status."""
+    return f"{screen.glyph(look_of(*seen))} {seen.state.status}"
 
 
-def _status(state: InstanceState, screen: Screen) -> str:
-    look = STUCK if state.blocked is not None else _LOOKS[state.status]
-    return f"{screen.glyph(look)} {state.status}"
-
-
-def instance_table(states: Sequence[InstanceState], screen: Screen) -> list[str]:
+def instance_table(rows: Sequence[InstanceSeen], screen: Screen) -> list[str]:
     """Lay out instances."""
     columns = (
         Column("ID"),
@@ -52,24 +46,25 @@ def instance_table(states: Sequence[InstanceState], screen: Screen) -> list[str]
         Column("WORKFLOW"),
         Column("VERSION", spare=True),
         Column("STARTED", spare=True),
-        Column("WAITS FOR"),
+        Column("REASON"),
     )
-    rows = [
+    cells = [
         [
-            safe(one.id),
-            _status(one, screen),
-            safe(one.workflow),
-            safe(one.version or "-"),
-            one.created_at,
-            safe(_said(one)),
+            safe(one.state.id),
+            badge(one, screen),
+            safe(one.state.workflow),
+            safe(one.state.version or "-"),
+            one.state.created_at,
+            safe(one.reason.sentence),
         ]
-        for one in states
+        for one in rows
     ]
-    return lines(columns, rows, screen)
+    return lines(columns, cells, screen)
 
 
-def instance_page(state: InstanceState, output: str | None, screen: Screen) -> list[str]:
+def instance_page(seen: InstanceSeen, output: str | None, screen: Screen) -> list[str]:
     """Show an instance whole; `output` is what it returned, or why it failed."""
+    state, reason = seen
     fields = {
         "workflow": f"{state.workflow} {state.version or ''}".strip(),
         "execution": str(state.execution_id),
@@ -77,18 +72,21 @@ def instance_page(state: InstanceState, output: str | None, screen: Screen) -> l
         "started": state.created_at,
         "ended": state.completed_at or "",
         "says": "" if state.custom_status is None else msgspec.json.encode(state.custom_status).decode(),
-        "waits for": ", ".join(state.waiting_on),
         "result": output or "",
     }
-    body = [f"  {name:<9}  {safe(value)}" for name, value in fields.items() if value]
-    blocked = state.blocked.text.splitlines() if state.blocked is not None else []
-    return [f"{safe(state.id)}  {_status(state, screen)}", *body, *(f"  {safe(line)}" for line in blocked)]
+    body = [f"  {screen.faint(f'{name:<9}')}  {safe(value)}" for name, value in fields.items() if value]
+    return [f"{safe(state.id)}  {badge(seen, screen)}  {safe(reason.sentence)}", *more(reason), *body]
+
+
+def more(reason: Reason) -> list[str]:
+    """Give what the sentence left out, line by line."""
+    return [f"  {safe(line)}" for line in reason.lines] if len(reason.lines) > 1 or reason.code == "blocked" else []
 
 
 def event_record(event: Event) -> Record:
     """Give an event with every field, and in words."""
     fields: Record = msgspec.to_builtins(event)
-    return {**fields, "says": describe_event(event)}
+    return {**fields, "says": worded(event)}
 
 
 def event_table(events: Sequence[Event], screen: Screen) -> list[str]:
@@ -99,7 +97,7 @@ def event_table(events: Sequence[Event], screen: Screen) -> list[str]:
             str(event.event_id),
             at_milliseconds(event.timestamp_ms),
             type(event.kind).__name__,
-            safe(describe_event(event)),
+            safe(worded(event)),
         ]
         for event in events
     ]
@@ -114,12 +112,20 @@ def decision_record(state: DecisionState) -> Record:
 
 def decision_table(states: Sequence[DecisionState], screen: Screen) -> list[str]:
     """Lay out questions."""
-    columns = (Column("ID"), Column("STATE"), Column("ASKED BY"), Column("OPTIONS", spare=True), Column("QUESTION"))
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("ASKED BY"),
+        Column("UNTIL", spare=True),
+        Column("OPTIONS", spare=True),
+        Column("QUESTION"),
+    )
     rows = [
         [
             safe(one.id),
-            f"{screen.glyph(READY)} open" if one.is_open else f"{screen.glyph(HELD)} {safe(one.by or 'closed')}",
+            _state(one, screen),
             safe(one.instance),
+            one.expires_at or "-",
             safe(", ".join(one.options or ("any text",))),
             safe(one.prompt),
         ]
@@ -141,5 +147,14 @@ def decision_page(state: DecisionState, screen: Screen) -> list[str]:
         "answer": state.chosen or state.message or "",
         "by": state.by or "",
     }
-    head = f"{safe(state.id)}  {screen.glyph(READY) + ' open' if state.is_open else screen.glyph(HELD) + ' closed'}"
-    return [head, *(f"  {name:<8}  {safe(value)}" for name, value in fields.items() if value)]
+    head = f"{safe(state.id)}  {_state(state, screen)}"
+    return [head, *(f"  {screen.faint(f'{name:<8}')}  {safe(value)}" for name, value in fields.items() if value)]
+
+
+def _state(one: DecisionState, screen: Screen) -> str:
+    """Say whether it is open, or what became of it."""
+    if one.is_open:
+        return f"{screen.glyph(ASKING)} open"
+    # Whoever answered is known at once; the answer, when the workflow has read it.
+    answer = one.chosen or one.message or ("answered" if one.by else None)
+    return f"{screen.glyph(HELD)} closed" if answer is None else f"{screen.glyph(COMPLETED)} {safe(answer)}"

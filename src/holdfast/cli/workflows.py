@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 
 import click
 import msgspec
 
-from holdfast.app.instancestate import InstanceState, error_of, state_of
+from holdfast.app.instancestate import error_of, state_of
 from holdfast.cli import workflowrows
 from holdfast.cli.changing import confirm, dry_run_option, reason_option, send, yes_option
 from holdfast.cli.flowchecks import add_checks
 from holdfast.cli.flowhistories import history_of, output_of
 from holdfast.cli.ids import given
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
-from holdfast.cli.target import Target, store_options, target
+from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import Duration, Word, new_id, payload_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.clock import SystemClock
+from holdfast.engine.flowreasons import reason_in
 from holdfast.errors import InvalidValue
 from holdfast.flows.calls import demand_instance_id, demand_signal_name
 from holdfast.flows.definitions import version_key
 from holdfast.model.flowcommands import DeleteEnded, DeleteInstances, NewMessage, StartInstance, TellInstance
-from holdfast.model.instances import InstanceStatus
+from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.outcomes import Begun, Deleted
 from holdfast.model.times import Timestamp
 from holdfast.model.workitems import CancelInstance, QueueMessage, StartOrchestration, WorkItem, encode_item
@@ -32,7 +34,7 @@ from holdfast.stores.protocol import InstanceQuery, Store, View
 _id = click.argument("instance_id", metavar="ID")
 #: Statuses that count as running: an execution that goes on as new ends, its instance does not.
 _GOING = (InstanceStatus.RUNNING, InstanceStatus.CONTINUED_AS_NEW)
-#: Instances of one `prune`.
+#: Instances of one `prune`; and that are looked at for one that nobody has begun.
 MOST = 1000
 
 
@@ -55,17 +57,31 @@ add_checks(workflows)
 @output_options(*LIST_FORMS)
 @store_options
 def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch: float | None, output: str) -> None:
-    """List instances that have had a turn, newest first."""
+    """List instances, newest first; before them those that no worker has begun yet."""
     place, out = target(), output_for(output)
     statuses = None if status is None else _GOING if status in _GOING else (status,)
 
     def look(view: View, store: Store) -> Shown:
         query = InstanceQuery(statuses=statuses, orchestration_name=workflow, limit=limit)
-        states = [state_of(view, store.blobs, found.instance_id) for found in view.instances(query)]
-        records = [workflowrows.instance_record(one) for one in states]
-        return records, lambda: workflowrows.instance_table(states, out.screen)
+        unbegun = [] if statuses is not None and InstanceStatus.RUNNING not in statuses else _unbegun(view, workflow)
+        ids = [*unbegun, *(found.instance_id for found in view.instances(query))][:limit]
+        rows = [_seen(view, store, one) for one in ids]
+        records = [workflowrows.instance_record(one) for one in rows]
+        return records, lambda: workflowrows.instance_table(rows, out.screen)
 
     show(place, out, watch, look, key="instance_id")
+
+
+def _unbegun(view: View, workflow: str | None) -> list[str]:
+    """Give instances that are started and that nobody has begun, as far as they are found among the first that wait."""
+    waiting = [one for one in islice(view.candidates(now()), MOST) if view.get(Instance, one) is None]
+    starts = {one: next((mail.orchestration for mail in view.mail(one) if mail.is_start), None) for one in waiting}
+    return [one for one, name in starts.items() if workflow in (None, name)]
+
+
+def _seen(view: View, store: Store, instance_id: str) -> workflowrows.InstanceSeen:
+    state = state_of(view, store.blobs, instance_id)
+    return workflowrows.InstanceSeen(state, reason_in(view, instance_id, now(), store.workers.all()))
 
 
 @workflows.command("show", cls=WatchCommand)
@@ -78,10 +94,10 @@ def show_instance(*, instance_id: str, watch: float | None, output: str) -> None
     place, out = target(), output_for(output)
 
     def look(view: View, store: Store) -> Shown:
-        state = state_of(view, store.blobs, instance_id)
-        ended = output_of(view, store.blobs, state)
-        record = {**workflowrows.instance_record(state), "output": ended}
-        return [record], lambda: workflowrows.instance_page(state, ended, out.screen)
+        seen = _seen(view, store, instance_id)
+        ended = output_of(view, store.blobs, seen.state)
+        record = {**workflowrows.instance_record(seen), "output": ended}
+        return [record], lambda: workflowrows.instance_page(seen, ended, out.screen)
 
     show(place, out, watch, look, key="instance_id", one=True)
 
@@ -114,30 +130,30 @@ def wait(*, instance_id: str, timeout: float | None, output: str) -> None:
     Exits 0 if it is COMPLETED, 1 if it is FAILED, 4 if it is CANCELLED, 5 if --timeout came first.
     """
     place, out = target(), output_for(output)
-    state, ended = _wait(place, instance_id, timeout)
-    record = {**workflowrows.instance_record(state), "output": ended}
-    out.record(record, lambda: workflowrows.instance_page(state, ended, out.screen), key="instance_id")
-    code = {InstanceStatus.FAILED: 1, InstanceStatus.CANCELLED: 4}.get(state.status, 0)
+    seen, ended = _wait(place, instance_id, timeout)
+    record = {**workflowrows.instance_record(seen), "output": ended}
+    out.record(record, lambda: workflowrows.instance_page(seen, ended, out.screen), key="instance_id")
+    code = {InstanceStatus.FAILED: 1, InstanceStatus.CANCELLED: 4}.get(seen.state.status, 0)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _wait(place: Target, instance_id: str, timeout: float | None) -> tuple[InstanceState, str | None]:
+def _wait(place: Target, instance_id: str, timeout: float | None) -> tuple[workflowrows.InstanceSeen, str | None]:
     clock = SystemClock()
     deadline = None if timeout is None else clock.monotonic() + timeout
     with place.reading() as reader:
         while True:
             left = None if deadline is None else deadline - clock.monotonic()
             with reader.look() as view:
-                seq, state = view.seq, state_of(view, reader.store.blobs, instance_id)
+                seq, seen = view.seq, _seen(view, reader.store, instance_id)
+                state, why = seen
                 if state.has_ended:
-                    return state, output_of(view, reader.store.blobs, state)
+                    return seen, output_of(view, reader.store.blobs, state)
             if state.blocked is not None:
                 raise error_of(instance_id, state.blocked)
             if left is not None and left <= 0:
-                waits = ", ".join(state.waiting_on) or "a worker"
                 raise TimeoutError(
-                    f"instance {instance_id!r} is RUNNING after {timeout:g} s: it waits for {waits}. It goes on."
+                    f"instance {instance_id!r} is RUNNING after {timeout:g} s: {why.sentence}. It goes on."
                 )
             reader.wait(seq, left)
 
@@ -169,7 +185,7 @@ def start(
         instance=chosen, orchestration=workflow, input=bytes(payload_of(text)).decode(), version=version
     )
     command = StartInstance(cmd=new_id(), message=_message(item))
-    outcome = send(command, f"instance {safe(chosen)} is started", dry_run=dry_run)
+    outcome = send(command, f"instance {safe(chosen)} is started", dry_run=dry_run, create=True)
     created = isinstance(outcome, Begun) and outcome.created and not dry_run
     record = {"instance_id": chosen, "created": created, **({"dry_run": True} if dry_run else {})}
     out.record(record, lambda: [safe(chosen)], key="instance_id")

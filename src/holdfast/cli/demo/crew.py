@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.errors import StoreError
 
@@ -38,10 +37,10 @@ class Hand:
 
 
 @contextmanager
-def crew(size: int, url: str, namespace: str, record: Path) -> Iterator[list[Hand]]:
-    """Start so many workers; they are at work in the block, and gone after it."""
+def crew(size: int, program: str, *arguments: str) -> Iterator[list[Hand]]:
+    """Start so many workers, each this module with these arguments; at work in the block, and gone after it."""
     # A group of their own: Ctrl-C is for the demo, which sends them home itself.
-    command = [sys.executable, "-m", "holdfast.cli.demo.task", url, namespace, str(record)]
+    command = [sys.executable, "-m", program, *arguments]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)  # noqa: S603 - our own module
         for _ in range(size)

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.cli.demo.task import Line, Said, expected
+from holdfast.cli.demo.record import Said
+from holdfast.cli.demo.task import Line, expected
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, Run, RunStatus
 from holdfast.model.times import Timestamp, seconds_between

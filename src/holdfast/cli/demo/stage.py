@@ -19,7 +19,7 @@ from rich.text import Text
 from holdfast.cli import words
 from holdfast.cli.demo.crew import Hand
 from holdfast.cli.demo.proof import Evidence, Sight, Verdict
-from holdfast.cli.output import Output
+from holdfast.cli.output import Output, Record
 from holdfast.cli.tables import width
 from holdfast.cli.terminal import Screen, put, safe, say, screen
 from holdfast.model.jobs import Job, JobStatus
@@ -66,7 +66,7 @@ class Shown:
 
     def acknowledged(self, jobs: int) -> None:
         """Tell that so many jobs are durable."""
-        self.line(self.mark(words.COMPLETED), f"{jobs} jobs acknowledged, durable before the call returned")
+        self.line(self.mark(words.COMPLETED), f"{jobs} jobs are enqueued, durable before the call returned")
 
     def works(self, hands: list[Hand], jobs: list[Job]) -> None:
         """Show the jobs as they are now."""
@@ -155,17 +155,14 @@ class Watched(Shown):
 
 def tell(evidence: Evidence, verdict: Verdict, output: Output) -> None:
     """Write what was counted, and the verdict."""
-    if output.form == "json":
-        output.record(_record(evidence, verdict), list)
-        return
-    for line in [*_table(evidence, output.screen), "", *_verdict(evidence, verdict, output.screen)]:
+    for line in ["", *_table(evidence, output.screen), "", *_verdict(evidence, verdict, output.screen)]:
         put(line)
 
 
-def _record(evidence: Evidence, verdict: Verdict) -> dict[str, object]:
+def record_of(evidence: Evidence, verdict: Verdict) -> Record:
+    """Give the same as programs read it."""
     end = evidence.at_end
     return {
-        "well": not verdict.problems,
         "problems": list(verdict.problems),
         "acknowledged": len(evidence.acknowledged),
         "completed": end.count(JobStatus.COMPLETED),

@@ -11,9 +11,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.app.holdfast import Holdfast
 from holdfast.cli.demo.crew import Hand, crew
 from holdfast.cli.demo.proof import Evidence, Sight
-from holdfast.cli.demo.task import SLOTS, Line, application
+from holdfast.cli.demo.task import PROGRAM, SLOTS, Line, application
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidValue, StoreError
 from holdfast.model.ids import JobId
@@ -61,30 +62,32 @@ class Stage(Protocol):
         """Tell that every job has ended."""
 
 
-def play(plan: Plan, stage: Stage) -> Evidence:
-    """Play the story on a store; give what can be known of it afterwards.
-
-    Raises InvalidValue for a store that only one process may write, and for jobs that would not keep the workers busy.
-    """
+def demand_playable(plan: Plan) -> None:
+    """Raise InvalidValue for a store that only one process may write, and for jobs that would not keep workers busy."""
     if plan.jobs < LEAST_JOBS * plan.workers:
         raise InvalidValue(
             f"{plan.jobs} jobs do not keep {plan.workers} workers busy until one is killed. Nothing was done.",
             hint=f"Give at least {LEAST_JOBS * plan.workers}.",
         )
+    with Holdfast(plan.url) as hf:
+        if not hf.engine.store.promises.many_processes:
+            raise InvalidValue(
+                f"{plan.url} may be written by one process only. Nothing was done.", hint="Use sqlite:PATH."
+            )
+
+
+def play(plan: Plan, stage: Stage) -> Evidence:
+    """Play the story on a store; give what can be known of it afterwards."""
     namespace = f"demo-{secrets.token_hex(4)}"
     hf, thumbnail = application(plan.url, namespace, plan.record)
     with hf:
         engine = hf.engine
-        if not engine.store.promises.many_processes:
-            raise InvalidValue(
-                f"{plan.url} may be written by one process only. Nothing was done.", hint="Use sqlite:PATH."
-            )
         watch = _Watch(engine, namespace, plan.record)
         jobs = thumbnail.enqueue_many([(picture,) for picture in range(plan.jobs)])
         acknowledged = {picture: job.id for picture, job in enumerate(jobs)}
         stage.acknowledged(len(acknowledged))
         begun = engine.look().monotonic
-        with crew(plan.workers, plan.url, namespace, plan.record) as hands:
+        with crew(plan.workers, PROGRAM, plan.url, namespace, str(plan.record)) as hands:
             watch.until(lambda jobs: _completed(jobs) >= KILL_AT * plan.jobs, hands, stage)
             victim = _busiest(hands, watch.jobs())
             victim.kill()

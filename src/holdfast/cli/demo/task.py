@@ -6,19 +6,19 @@ so the two can be held against each other. Run as a program it is one worker, wh
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 import zlib
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
 from holdfast.app.holdfast import Holdfast
 from holdfast.app.tasks import Task
+from holdfast.cli.demo.record import Said, note, work
 from holdfast.model.ids import JobId, RunId
 
+#: This module, as workers are started with it.
+PROGRAM = "holdfast.cli.demo.task"
 #: Edges of the small pictures, in pixels.
 SIZES = (32, 64, 96, 128)
 #: Seconds that a size takes beside the arithmetic, as reading and writing real files would.
@@ -27,29 +27,12 @@ PAUSE_S = 0.06
 SLOTS = 4
 
 
-class Said(StrEnum):
-    """What an execution says of itself."""
-
-    BEGAN = "began"
-    ENDED = "ended"
-
-
 class Line(msgspec.Struct, frozen=True):
     """One line of the record."""
 
     said: Said
     job_id: JobId
     run_id: RunId
-
-
-def note(record: Path, line: Line) -> None:
-    """Append a line; it is on the disk when this returns."""
-    file = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(file, msgspec.json.encode(line) + b"\n")  # one write: lines of many processes do not mix
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def drawn(picture: int, size: int) -> bytes:
@@ -84,16 +67,7 @@ def application(url: str, namespace: str, record: Path) -> tuple[Holdfast, Task[
 def main(url: str, namespace: str, record: str) -> None:
     """Work until told to stop, or until whoever started this process is gone."""
     hf, _ = application(url, namespace, Path(record))
-    worker = hf.worker(concurrency=SLOTS)
-
-    def follow() -> None:
-        sys.stdin.read()
-        worker.stop()
-
-    threading.Thread(target=follow, name="lifeline", daemon=True).start()
-    print(worker.worker_id, flush=True)
-    worker.run()
-    hf.close()
+    work(hf, concurrency=SLOTS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""Why an instance is where it is, what it waits for line by line, and what would change it; for `holdfast explain`."""
+
+from __future__ import annotations
+
+from holdfast.app.decisions import state_of as question_of
+from holdfast.app.instancestate import state_of
+from holdfast.cli.instancewords import ways_on
+from holdfast.cli.output import Record
+from holdfast.cli.target import now
+from holdfast.cli.terminal import Screen, safe
+from holdfast.cli.watching import Shown
+from holdfast.cli.workflowrows import InstanceSeen, badge, more
+from holdfast.engine.flowreasons import reason_in
+from holdfast.model.instances import Instance
+from holdfast.stores.protocol import Store, View
+
+
+def is_instance(view: View, word: str) -> bool:
+    """Tell whether there is an instance of exactly that id, or one that is to begin."""
+    return bool(word) and (
+        view.get(Instance, word) is not None or any(one.is_start and one.parked is None for one in view.mail(word))
+    )
+
+
+def explained(view: View, store: Store, instance_id: str, screen: Screen) -> Shown:
+    """Give the reason as a record, and as a page."""
+    state = state_of(view, store.blobs, instance_id)
+    reason = reason_in(view, instance_id, now(), store.workers.all())
+    questions = [one for one in map(question_of, view.decisions(instance_id)) if one.is_open]
+    ways = ways_on(state, reason, questions)
+    record: Record = {
+        "instance_id": state.id,
+        "status": state.status,
+        "reason": reason,
+        "ways_on": [{"for": wish, "command": command} for wish, command in ways],
+    }
+
+    def page() -> list[str]:
+        said = [f"{badge(InstanceSeen(state, reason), screen)}  {safe(reason.sentence)}", *more(reason)]
+        if reason.until:
+            said.append(f"{screen.faint('until')}    {reason.until}")
+        if ways:
+            said.append(screen.faint("what would change it"))
+        return [*said, *(f"  {safe(wish)}: {safe(command)}" for wish, command in ways)]
+
+    return [record], page

@@ -1,0 +1,93 @@
+"""How an instance's reason is written for people: its look, and the commands that would change it.
+
+The sentence itself comes from `rules.flowexplain`, the same everywhere.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from holdfast.app.decisions import DecisionState
+from holdfast.app.instancestate import InstanceState
+from holdfast.cli import words
+from holdfast.model.details import CORRUPT
+from holdfast.model.instances import InstanceStatus
+from holdfast.rules.explain import Reason
+
+_ENDED = {
+    InstanceStatus.COMPLETED: words.COMPLETED,
+    InstanceStatus.FAILED: words.FAILED,
+    InstanceStatus.CANCELLED: words.CANCELLED,
+}
+_GOING = {"blocked": words.STUCK, "unregistered": words.STUCK, "messages_waiting": words.READY}
+
+#: What for, and the command.
+Way = tuple[str, str]
+
+
+def look_of(state: InstanceState, reason: Reason) -> words.Look:
+    """Give how an instance is drawn."""
+    if state.status in _ENDED:
+        return _ENDED[state.status]
+    if reason.code == "waiting":
+        asks = any(line.startswith("decision ") for line in state.waiting_on)
+        return words.ASKING if asks else words.WAITING
+    return _GOING.get(reason.code, words.RUNNING)
+
+
+def ways_on(state: InstanceState, reason: Reason, questions: Sequence[DecisionState]) -> list[Way]:
+    """Give what would change an instance that has this reason and these open questions."""
+    name = shlex.quote(state.id)
+    cancel = ("ask it to stop", f"holdfast workflows cancel {name}")
+    worker = ("start a worker of the application that has its workflow", "holdfast worker APP")
+    match reason.code:
+        case "ended":
+            return _after_the_end(state, name)
+        case "blocked":
+            return _blocked(reason, name)
+        case "unregistered" | "messages_waiting":
+            return [worker, cancel]
+        case "turn_running":
+            return [cancel]
+        case _:
+            return [*_answers(questions), *_signals(state, name), cancel]
+
+
+def _answers(questions: Sequence[DecisionState]) -> list[Way]:
+    return [
+        (
+            f"answer {one.prompt!r}",
+            f"holdfast decisions resolve {shlex.quote(one.id)} "
+            + ("|".join(map(shlex.quote, one.options)) if one.options else "--message TEXT"),
+        )
+        for one in questions
+    ]
+
+
+def _signals(state: InstanceState, name: str) -> list[Way]:
+    # As `flows.waiting` words them: signal 'paid'
+    waits = [line.removeprefix("signal ") for line in state.waiting_on if line.startswith("signal ")]
+    return [(f"send signal {one}", f"holdfast workflows signal {name} {one} --data JSON") for one in waits]
+
+
+def _blocked(reason: Reason, name: str) -> list[Way]:
+    fail = ("give it up", f"holdfast workflows fail {name}")
+    if reason.holder == CORRUPT:
+        return [("see what is damaged", "holdfast store check"), fail]
+    return [
+        ("see the difference with the code you have", f"holdfast workflows replay APP {name}"),
+        ("go on, with code that does what was recorded", "holdfast worker APP"),
+        ("begin again before what differs", f"holdfast workflows reset {name}"),
+        fail,
+    ]
+
+
+def _after_the_end(state: InstanceState, name: str) -> list[Way]:
+    if state.status is InstanceStatus.COMPLETED:
+        return []
+    return [
+        ("see how it got there", f"holdfast workflows history {name}"),
+        ("go on from before it ended", f"holdfast workflows reset {name}"),
+        ("try it as another instance", f"holdfast workflows fork {name}"),
+    ]

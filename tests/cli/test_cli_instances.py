@@ -1,0 +1,158 @@
+"""Instances as people meet them on the command line: why they are where they are, and what would change it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.testing import corrupt_history
+
+
+def application(url, *, changed=False):
+    hf = Holdfast(url)
+
+    @hf.task(name="charge")
+    def charge(order: int) -> str:
+        return f"receipt {order}"
+
+    def price(order: int) -> int:
+        if order < 0:
+            raise ValueError("no such order")
+        return order * 100
+
+    @hf.workflow(name="order")
+    async def order(number: int) -> str:
+        amount = await hf.step(price, number)
+        if changed:
+            await asyncio.sleep(60)
+        answer = await hf.decision(f"Sell for {amount}?", ["yes", "no"], timeout=86_400, default="no")
+        await charge.call(number)
+        paid = await hf.signal("paid", type=int)
+        return f"{answer}, {paid}"
+
+    return hf, order
+
+
+@pytest.fixture
+def place(tmp_path):
+    """One store will do: what is said comes from the rules."""
+    return f"sqlite:{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def work(place):
+    """Have a worker do what can be done now."""
+
+    def until_idle(**options):
+        with application(place, **options)[0] as hf:
+            hf.work(until_idle=True)
+
+    return until_idle
+
+
+@pytest.fixture
+def start(holdfast):
+    def run(instance="order-7", number=7):
+        return holdfast("workflows", "start", "order", "--id", instance, "--input", f'{{"number": {number}}}')
+
+    return run
+
+
+def why(rows, instance="order-7"):
+    told = rows("explain", instance)
+    return told["reason"]["code"], told["reason"]["sentence"], [one["command"] for one in told["ways_on"]]
+
+
+def test_a_start_makes_the_store_and_is_seen_before_any_worker_came(holdfast, rows, start):
+    assert start().exit_code == 0
+    (one,) = rows("workflows", "ls")
+    assert (one["instance_id"], one["status"], one["version"]) == ("order-7", "RUNNING", None)
+    assert one["reason"]["code"] == "unregistered"
+    assert rows("workflows", "ls", "--workflow", "other") == []
+    assert rows("workflows", "ls", "--status", "completed") == []
+    assert "no live worker has workflow 'order'" in holdfast("workflows", "ls").stdout
+    code, sentence, commands = why(rows)
+    assert (code, commands) == ("unregistered", ["holdfast worker APP", "holdfast workflows cancel order-7"])
+    assert sentence in holdfast("workflows", "show", "order-7").stdout
+
+
+def test_the_row_says_what_an_instance_waits_for_in_the_words_of_explain(holdfast, rows, start, work):
+    start()
+    work()
+    code, sentence, commands = why(rows)
+    assert (code, sentence) == ("waiting", "waits for decision 3 'Sell for 700?'")
+    (question,) = rows("decisions", "ls")
+    assert commands[0] == f"holdfast decisions resolve {question['decision_id']} yes|no"
+    assert f"◆ RUNNING  {sentence}" in holdfast("explain", "order-7").stdout
+    assert sentence in holdfast("workflows", "ls").stdout
+    assert holdfast(*commands[0].removesuffix("|no").split()[1:]).exit_code == 0
+    assert "✓ answered" in holdfast("decisions", "ls", "--all").stdout
+    work()
+    assert "✓ yes" in holdfast("decisions", "ls", "--all").stdout
+    code, sentence, commands = why(rows)
+    assert sentence == "waits for signal 'paid'"
+    assert shlex.split(commands[0])[:5] == ["holdfast", "workflows", "signal", "order-7", "paid"]
+    assert holdfast("workflows", "signal", "order-7", "paid", "--data", "9").exit_code == 0
+    work()
+    code, sentence, commands = why(rows)
+    assert (code, commands) == ("ended", [])
+    assert sentence.startswith("completed at ")
+
+
+def test_a_history_tells_results_answers_and_signals(holdfast, start, work, rows):
+    start()
+    work()
+    holdfast("decisions", "resolve", rows("decisions", "ls")[0]["decision_id"], "yes")
+    holdfast("workflows", "signal", "order-7", "paid", "--data", "9")
+    work()
+    said = [one["says"] for one in rows("workflows", "history", "order-7")]
+    assert said[0] == "workflow 'order' 1.0.0 input {\"number\":7}"
+    assert said[1] == "step 1 'price': 700"
+    assert any(one.startswith("answer to event 3: yes, by ") for one in said)
+    assert any(one.startswith("completion of event ") and one.endswith(': "receipt 7"') for one in said)
+    assert "signal 'paid' data 9" in said
+    assert said[-1] == 'returned "yes, 9"'
+
+
+def test_a_failure_is_told_with_its_error_and_the_ways_back(holdfast, rows, start, work):
+    start("bad", -1)
+    work()
+    code, sentence, commands = why(rows, "bad")
+    assert code == "ended"
+    assert "ValueError: no such order" in sentence or "no such order" in sentence
+    assert [command.split()[2] for command in commands] == ["history", "reset", "fork"]
+    assert "step 1 'price' (failed): ValueError: no such order" in holdfast("workflows", "history", "bad").stdout
+
+
+def test_changed_code_is_told_with_both_sides(holdfast, rows, start, work):
+    start()
+    work()
+    holdfast("decisions", "resolve", rows("decisions", "ls")[0]["decision_id"], "yes")
+    work(changed=True)
+    code, sentence, commands = why(rows)
+    assert code == "blocked"
+    assert "event 3 differs" in sentence
+    assert commands[0] == "holdfast workflows replay APP order-7"
+    page = holdfast("workflows", "show", "order-7").stdout
+    assert "recorded: decision 'Sell for 700?'" in page
+    assert "code now: timer 60 s" in page
+    assert "⚠ RUNNING" in page
+
+
+def test_a_damaged_history_is_told_with_what_ends_it(place, rows, start, work, holdfast):
+    start()
+    work()
+    with application(place)[0] as hf:
+        corrupt_history(hf.engine.store, "order-7")
+        hf.instance("order-7").signal("paid", 9)
+        hf.work(until_idle=True)
+    code, _, commands = why(rows)
+    assert (code, commands) == ("blocked", ["holdfast store check", "holdfast workflows fail order-7"])
+
+
+def test_what_is_neither_job_nor_instance_exits_3(holdfast, start):
+    start()
+    assert holdfast("explain", "nothing").exit_code == 3
