@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from holdfast.app.decisions import Decision, DecisionState
@@ -91,6 +91,24 @@ class AioInstance(Generic[R]):
     async def cancel(self, reason: str = "", *, force: bool = False) -> None:
         """Ask it to stop."""
         await asyncio.to_thread(self._instance.cancel, reason, force=force)
+
+    async def reset(self, to: int | None = None, *, reason: str = "") -> None:
+        """Have it go on from an earlier event."""
+        await asyncio.to_thread(self._instance.reset, to, reason=reason)
+
+    async def fork(
+        self,
+        to: int | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as its twin
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as its twin
+    ) -> Instance[R]:
+        """Begin another instance with a copy of its history."""
+        return await asyncio.to_thread(self._instance.fork, to, id=id, input=input)
+
+    async def fail(self, reason: str = "") -> None:
+        """End it without its code."""
+        await asyncio.to_thread(self._instance.fail, reason)
 
     async def history(self, execution_id: int | None = None) -> list[Event]:
         """Give the events of an execution."""

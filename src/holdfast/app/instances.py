@@ -5,17 +5,19 @@ Not for workflow code: what is read from the store could not be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
 
 import msgspec
 
 from holdfast.app.instancestate import InstanceState, error_of, state_of
 from holdfast.app.outcomes import cancelled, failed
+from holdfast.app.rewinding import fail_command, fork_command, reset_command
 from holdfast.engine.engine import Engine
 from holdfast.engine.flowreasons import instance_reason
 from holdfast.errors import InvalidValue, WorkflowNotFound
-from holdfast.flows.calls import demand_signal_name
+from holdfast.flows.calls import demand_instance_id, demand_signal_name
 from holdfast.flows.face import encoded
 from holdfast.flows.provider.contents import events_of, text_of
 from holdfast.flows.workflows import demand_outside
@@ -23,7 +25,8 @@ from holdfast.model.flowcommands import NewMessage, TellInstance
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution, InstanceStatus, execution_key
 from holdfast.model.kinds import OrchestrationFailed
-from holdfast.model.payloads import NULL
+from holdfast.model.payloads import NULL, pack
+from holdfast.model.times import milliseconds
 from holdfast.model.workitems import CancelInstance, QueueMessage, WorkItem, encode_item
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import InstanceQuery, View
@@ -210,6 +213,70 @@ class Instance(Generic[R]):
         """
         self._tell("cancel", CancelInstance(instance=self.id, reason=reason, force=force))
 
+    # --- having it go on, or end ------------------------------------------------------------------------------------
+
+    def reset(self, to: int | None = None, *, reason: str = "") -> None:
+        """Have it go on from event `to`, as its next execution; by default from before the turn that failed.
+
+        Only for what has ended or is blocked. Activities open then are run again under their old idempotency keys,
+        timers set again; signals that came later are delivered again. Raises WorkflowNotFound, InvalidOperation if it
+        runs, InvalidValue if there is no such event, HistoryCorrupt if the events up to it cannot be read.
+        """
+        engine = self._engine("reset")
+        with engine.read() as view:
+            command = reset_command(
+                view,
+                engine.store.blobs,
+                self.id,
+                to=to,
+                now_ms=milliseconds(engine.look().now),
+                cmd=engine.new_id(),
+                reason=reason,
+            )
+        engine.ask(command)
+
+    def fork(
+        self,
+        to: int | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the same
+    ) -> Instance[R]:
+        """Begin another instance with a copy of its history up to event `to`; open work is its own.
+
+        With `input`, the arguments by name, it begins at the start. By default it goes on where this one stands, or
+        from before the turn that failed. Raises WorkflowAlreadyStarted if the id is taken, and what `reset` raises but
+        for one that runs.
+        """
+        engine = self._engine("fork")
+        fork = engine.new_id() if id is None else demand_instance_id(id)
+        with engine.read() as view:
+            definition = self._definition_of(self.look(view))
+            command = fork_command(
+                view,
+                engine.store.blobs,
+                self.id,
+                fork=fork,
+                to=to,
+                given=None if input is None else _arguments(definition, input),
+                now_ms=milliseconds(engine.look().now),
+                seed=UUID(engine.new_id()).int & MAX_SEED,
+                cmd=engine.new_id(),
+            )
+        engine.ask(command)
+        return Instance(self.app, fork, definition)
+
+    def fail(self, reason: str = "") -> None:
+        """End it as FAILED without its code, and tell its parent: only if it is blocked, or its history damaged.
+
+        Raises WorkflowNotFound, WorkflowFinished, InvalidOperation if it is neither.
+        """
+        engine = self._engine("fail")
+        with engine.read() as view:
+            now_ms = milliseconds(engine.look().now)
+            command = fail_command(view, engine.store.blobs, self.id, reason=reason, now_ms=now_ms, cmd=engine.new_id())
+        engine.ask(command)
+
     def _tell(self, doing: str, item: WorkItem, hold_s: float | None = None) -> None:
         engine = self._engine(doing)
         try:
@@ -224,6 +291,16 @@ class Instance(Generic[R]):
         from holdfast.app.aioflows import AioInstance  # noqa: PLC0415 - only programs that await pay for it
 
         return AioInstance(self)
+
+
+#: Seeds have 63 bits.
+MAX_SEED = 2**63 - 1
+
+
+def _arguments(definition: Definition | None, given: Mapping[str, Any]) -> str:
+    """Write arguments down, as the function's annotations say where it is known."""
+    packed = pack(dict(given), "input") if definition is None else definition.codec.pack((), dict(given))
+    return bytes(packed).decode()
 
 
 class Published:

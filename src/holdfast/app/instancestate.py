@@ -50,6 +50,9 @@ class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: Timestamp | None
     #: The instance that called it.
     parent: str | None
+    #: The instance whose history it began with, and those that began with its own.
+    forked_from: str | None = None
+    forks: tuple[str, ...] = ()
 
     @property
     def has_ended(self) -> bool:
@@ -77,6 +80,8 @@ def state_of(view: State, blobs: Blobs, instance_id: str) -> InstanceState:
         updated_at=record.updated_at,
         completed_at=record.completed_at,
         parent=record.parent_instance_id,
+        forked_from=record.forked_from,
+        forks=record.forks,
     )
 
 

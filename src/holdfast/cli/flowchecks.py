@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from holdfast.cli.flowhistories import exported
+from holdfast.app.histories import exported
 from holdfast.cli.loading import load
 from holdfast.cli.output import Record, output_for, output_options
 from holdfast.cli.tables import Column, lines

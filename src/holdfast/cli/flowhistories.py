@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from holdfast.app.instancestate import InstanceState, state_of
 from holdfast.errors import NotFound
-from holdfast.flows.exporting import HistoryFile, file_of
 from holdfast.flows.provider.contents import events_of, text_of
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution, execution_key
@@ -28,12 +27,3 @@ def output_of(view: View, blobs: Blobs, state: InstanceState) -> str | None:
     """Give what an ended instance returned, as JSON, or why it failed."""
     execution = view.get(Execution, execution_key(state.id, state.execution_id))
     return None if execution is None else text_of(blobs, execution.output)
-
-
-def exported(view: View, blobs: Blobs, instance_id: str, *, redact: bool = False) -> HistoryFile:
-    """Give all executions that are kept of an instance. Raises WorkflowNotFound, HistoryCorrupt."""
-    state = state_of(view, blobs, instance_id)
-    histories = [
-        events_of(blobs, view.history(one.history_id), one.execution_id) for one in view.executions(instance_id)
-    ]
-    return file_of(instance_id, str(state.status), [events for events in histories if events], redact=redact)

@@ -33,6 +33,7 @@ from holdfast.flows.places import Place
 from holdfast.flows.steps import StepCall
 from holdfast.model import kinds
 from holdfast.model.details import CANCELLED, DEAD, TIMEOUT, Category, ErrorDetails
+from holdfast.model.history import Event
 from holdfast.model.workitems import ActivityExecute, ActivityOptions, QueueMessage, StartOrchestration
 
 R = TypeVar("R")
@@ -92,12 +93,12 @@ class ActivityCall(msgspec.Struct, frozen=True, kw_only=True):
 async def run_activity(execution: Execution, call: ActivityCall, place: Place | None) -> Any:
     """Have a job done on any worker, and wait for its final outcome."""
 
-    def dispatch(event_id: int) -> None:
+    def dispatch(event: Event) -> None:
         execution.outbox.execute(
             ActivityExecute(
                 instance=execution.instance,
-                execution_id=execution.execution_id,
-                id=event_id,
+                execution_id=event.execution_id,
+                id=event.event_id,
                 name=call.name,
                 input=call.input,
                 session_id=call.session_id,
@@ -171,16 +172,17 @@ async def run_child(execution: Execution, call: ChildCall, place: Place | None) 
     """Start a child and wait for its end."""
     made = call.id or child_id(execution.instance, execution.execution_id, execution.last_event_id + 1)
 
-    def dispatch(event_id: int) -> None:
+    def dispatch(event: Event) -> None:
+        assert isinstance(event.kind, kinds.SubOrchestrationScheduled)
         execution.outbox.send(
             StartOrchestration(
-                instance=made,
+                instance=event.kind.instance,
                 orchestration=call.name,
                 input=call.input,
                 version=call.version,
                 parent_instance=execution.instance,
-                parent_id=event_id,
-                parent_execution_id=execution.execution_id,
+                parent_id=event.event_id,
+                parent_execution_id=event.execution_id,
             )
         )
 
@@ -207,7 +209,7 @@ def start_detached(execution: Execution, call: ChildCall, place: Place | None) -
     """Start an instance that this one has no link to, and give its id."""
     instance = call.id or str(execution.chance.new_id())
 
-    def dispatch(_event_id: int) -> None:
+    def dispatch(_event: Event) -> None:
         execution.outbox.send(
             StartOrchestration(instance=instance, orchestration=call.name, input=call.input, version=call.version)
         )
@@ -307,9 +309,10 @@ async def run_decision(
         prompt=prompt, options=labels, assignee=assignee, source="workflow", expires_at_ms=expires, on_expire=default
     )
 
-    def dispatch(event_id: int) -> None:
-        if expires is not None:
-            execution.outbox.wake(event_id, expires)
+    def dispatch(event: Event) -> None:
+        assert isinstance(event.kind, kinds.DecisionRequested)
+        if event.kind.expires_at_ms is not None:
+            execution.outbox.wake(event.event_id, event.kind.expires_at_ms)
 
     event_id, future = execution.ask(asked, place=place, dispatch=dispatch)
     try:

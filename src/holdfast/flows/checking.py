@@ -49,7 +49,7 @@ def check_execution(
     if definition is None:
         text = f"there is no workflow {begun.name!r} {begun.version}, of which instance {instance!r} is one"
         return [Finding(kind="no code", text=text, instance=instance, where=where)]
-    return _replayed(definitions, definition, one, redacted=redacted, where=where)
+    return _replayed(definitions, definition, one, redacted=redacted or begun.redacted, where=where)
 
 
 def _replayed(

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.outbox import Outbox
 from holdfast.model import kinds
-from holdfast.model.details import CANCELLED, DEAD, Category, ErrorDetails
+from holdfast.model.details import CANCELLED, DEAD, ERROR, Category, ErrorDetails
 from holdfast.model.history import (
     REPAIR_EVENT_ID,
     Event,
@@ -38,7 +38,8 @@ from holdfast.model.workitems import (
 class OpenWork(msgspec.Struct, frozen=True, kw_only=True):
     """What ends with an execution."""
 
-    activities: tuple[int, ...] = ()
+    #: Each with the execution that asked for it.
+    activities: tuple[tuple[int, int], ...] = ()
     #: Timers and deadlines, by the event that asked for them.
     timers: tuple[int, ...] = ()
     #: Instances.
@@ -48,13 +49,15 @@ class OpenWork(msgspec.Struct, frozen=True, kw_only=True):
 def open_of(execution: Execution) -> OpenWork:
     """Give what a live execution has open."""
     deadlines = [event_id for event_id, found in execution.open.items() if _has_deadline(found.kind)]
-    own = [] if execution.own_timeout is None else [execution.own_timeout]
+    own = [] if execution.own_timeout is None else [execution.own_timeout.event_id]
     cancel = execution.cancel_event
     if cancel is not None and _has_deadline(cancel.kind):
         own.append(cancel.event_id)
     return OpenWork(
         activities=tuple(
-            event_id for event_id, found in execution.open.items() if isinstance(found.kind, kinds.ActivityScheduled)
+            (found.event.execution_id, event_id)
+            for event_id, found in execution.open.items()
+            if isinstance(found.kind, kinds.ActivityScheduled)
         ),
         timers=(*execution.timers, *deadlines, *own),
         children=tuple(
@@ -67,24 +70,40 @@ def open_of(execution: Execution) -> OpenWork:
 
 def open_in(history: Iterable[Event]) -> OpenWork:
     """Give what a history shows as open. Children meant to stay cannot be told from others, and are cancelled too."""
-    asked: dict[int, AnyKind] = {}
-    for event in history:
-        match event.kind:
-            case kinds.ActivityScheduled() | kinds.TimerCreated() | kinds.SubOrchestrationScheduled():
-                asked[event.event_id] = event.kind
-            case kinds.DecisionRequested() | kinds.OrchestrationCancelRequested() if _has_deadline(event.kind):
-                asked[event.event_id] = event.kind
-            case _:
-                asked.pop(event.source_event_id or 0, None)
+    asked = asked_in(history)
     return OpenWork(
-        activities=tuple(found for found, kind in asked.items() if isinstance(kind, kinds.ActivityScheduled)),
+        activities=tuple(
+            (event.execution_id, found)
+            for found, event in asked.items()
+            if isinstance(event.kind, kinds.ActivityScheduled)
+        ),
         timers=tuple(
             found
-            for found, kind in asked.items()
-            if not isinstance(kind, kinds.ActivityScheduled | kinds.SubOrchestrationScheduled)
+            for found, event in asked.items()
+            if isinstance(event.kind, kinds.TimerCreated) or _has_deadline(event.kind)
         ),
-        children=tuple(kind.instance for kind in asked.values() if isinstance(kind, kinds.SubOrchestrationScheduled)),
+        children=tuple(
+            event.kind.instance for event in asked.values() if isinstance(event.kind, kinds.SubOrchestrationScheduled)
+        ),
     )
+
+
+def asked_in(history: Iterable[Event]) -> dict[int, Event]:
+    """Give the events that asked for something whose end a history does not show, by their ids."""
+    asked: dict[int, Event] = {}
+    for event in history:
+        match event.kind:
+            case (
+                kinds.ActivityScheduled()
+                | kinds.TimerCreated()
+                | kinds.SubOrchestrationScheduled()
+                | kinds.DecisionRequested()
+                | kinds.OrchestrationCancelRequested()
+            ):
+                asked[event.event_id] = event
+            case _:
+                asked.pop(event.source_event_id or 0, None)
+    return asked
 
 
 def _has_deadline(kind: AnyKind) -> bool:
@@ -99,8 +118,8 @@ def _has_deadline(kind: AnyKind) -> bool:
 
 def conclude(outbox: Outbox, started: Event, terminal: AnyKind, work: OpenWork) -> ExecutionMetadata:
     """Send off all that follows from an end, and say what the execution has come to."""
-    for event_id in work.activities:
-        outbox.revoke(event_id)
+    for execution_id, event_id in work.activities:
+        outbox.revoke(execution_id, event_id)
     for event_id in work.timers:
         outbox.let_sleep(event_id)
     for child in work.children:
@@ -226,6 +245,24 @@ def _not_begun(item: OrchestrationItem, now_ms: int) -> Event | None:
             carry_forward_events=begin.carry_forward_events if isinstance(begin, ContinueAsNew) else (),
         ),
     )
+
+
+def end_by_hand(item: OrchestrationItem, reason: str, now_ms: int) -> TurnCommit:
+    """End an instance that no code can end; what was to be delivered stays in the details, for a reset.
+
+    The event has the id that no other has, for the last id may not be known.
+    """
+    kept = [msgspec.to_builtins(message) for message in item.messages]
+    details = ErrorDetails(
+        category=Category.CONFIGURATION,
+        kind=ERROR,
+        message=reason,
+        data=msgspec.json.encode({"messages": kept}).decode(),
+    )
+    commit = end_from_history(item, details, now_ms)
+    *before, last = commit.history_delta
+    ended = msgspec.structs.replace(last, event_id=REPAIR_EVENT_ID)
+    return msgspec.structs.replace(commit, history_delta=(*before, ended))
 
 
 def goes_on(item: WorkItem) -> bool:

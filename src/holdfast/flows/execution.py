@@ -53,12 +53,18 @@ class Halt(BaseException):
 class Open(msgspec.Struct):
     """Something the code waits for that ends by an event."""
 
-    kind: AnyKind
+    #: What asked for it. One that was copied keeps the execution it was written in: its job is known by that.
+    event: Event
     future: asyncio.Future[AnyKind]
-    #: Sends its work off, given the event id; for a fork, which must do so again.
-    dispatch: Callable[[int], None]
+    #: Sends its work off, given the event; after a reset or fork this must be done again.
+    dispatch: Callable[[Event], None]
     #: A child that stays when its parent ends.
     leave: bool = False
+
+    @property
+    def kind(self) -> AnyKind:
+        """What was asked for."""
+        return self.event.kind
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -102,7 +108,7 @@ class Execution:
         self.stopped_steps: list[int] = []
         #: The request and deadline of a cancellation that is under way.
         self.cancel_event: Event | None = None
-        self.own_timeout: int | None = None
+        self.own_timeout: Event | None = None
         #: How it ended; nothing runs from then on.
         self.terminal: AnyKind | None = None
         #: Why it cannot go on with this code.
@@ -117,6 +123,8 @@ class Execution:
         self._patches: dict[str, bool] = {}
         self._recorded_patches: frozenset[str] = frozenset()
         self._step_no = 0
+        #: The execution that wrote the event delivered last: another than this one in a copied part.
+        self._written_by = execution_id
         self._is_over = False
         self._refused = 0
         self._interrupt: Exception | None = None
@@ -179,6 +187,7 @@ class Execution:
     def deliver(self, event: Event) -> None:
         """Let the code see one event, and run it until nothing is ready."""
         self._count(event)
+        self._written_by = event.execution_id
         self.now_ms = max(self.now_ms, event.timestamp_ms)
         if isinstance(event.kind, kinds.OrchestrationStarted):
             if not self._start(event, event.kind):
@@ -250,14 +259,15 @@ class Execution:
                 del self.steps[kind.step_no]
                 _resolve(step.future, kind)
             case kinds.TimerFired():
-                if source == self.own_timeout:
+                if self.own_timeout is not None and source == self.own_timeout.event_id:
+                    self.own_timeout = None
                     return
                 timer = self.timers.pop(source, None)
                 if timer is None:
                     raise self._unmatched(event)
                 self._loop.push(timer)
             case kinds.TimerCreated():
-                self.own_timeout = event.event_id
+                self.own_timeout = event
             case kinds.QueueEventDelivered() | kinds.ExternalEvent():
                 self.mailboxes.put(kind.name, kind.data)
             case kinds.OrchestrationCancelRequested():
@@ -293,7 +303,7 @@ class Execution:
         source: int | None = None,
         *,
         place: Place | None = None,
-        dispatch: Callable[[int], None] | None = None,
+        dispatch: Callable[[Event], None] | None = None,
     ) -> Event:
         """Take a command of the code: find it in the script, or record it and dispatch its work."""
         self._demand_open()
@@ -309,7 +319,7 @@ class Execution:
                 return recorded
         event = self.record(kind, source)
         if dispatch is not None:
-            dispatch(event.event_id)
+            dispatch(event)
         return event
 
     def _demand_open(self) -> None:
@@ -332,7 +342,7 @@ class Execution:
             raise Halt
 
     def ask(
-        self, kind: AnyKind, *, place: Place | None, dispatch: Callable[[int], None], leave: bool = False
+        self, kind: AnyKind, *, place: Place | None, dispatch: Callable[[Event], None], leave: bool = False
     ) -> tuple[int, asyncio.Future[AnyKind]]:
         """Give a command that ends by an event, and a future for that event's kind.
 
@@ -344,15 +354,25 @@ class Execution:
         except Halt:
             self._demand_alive()
             return 0, future
-        self.open[event.event_id] = Open(kind=event.kind, future=future, dispatch=dispatch, leave=leave)
+        self.open[event.event_id] = Open(event=event, future=future, dispatch=dispatch, leave=leave)
         return event.event_id, future
 
-    def dispatch_again(self) -> None:
-        """Send off all open work once more: this execution goes on from a copy of another's history."""
+    def dispatch_again(self, until: int) -> None:
+        """Send off what events up to `until` asked for and is open: they are a copy, and nobody has done so yet."""
         for event_id, opened in self.open.items():
-            opened.dispatch(event_id)
+            if event_id <= until:
+                opened.dispatch(opened.event)
         for event_id, timer in self.timers.items():
-            self.outbox.wake(event_id, timer.fire_at_ms)
+            if event_id <= until:
+                self.outbox.wake(event_id, timer.fire_at_ms)
+        own = self.own_timeout
+        if own is not None and own.event_id <= until and isinstance(own.kind, kinds.TimerCreated):
+            self.outbox.wake(own.event_id, own.kind.fire_at_ms)
+        cancel = self.cancel_event
+        if cancel is not None and cancel.event_id <= until:
+            assert isinstance(cancel.kind, kinds.OrchestrationCancelRequested)
+            if cancel.kind.deadline_ms is not None:
+                self.outbox.wake(cancel.event_id, cancel.kind.deadline_ms)
 
     def withdraw(self, event_id: int, reason: str) -> None:
         """No longer wait for an activity, child or decision: it is cancelled in this commit, unless it ended."""
@@ -364,7 +384,7 @@ class Execution:
                 self.give(
                     kinds.ActivityCancelRequested(reason=reason),
                     event_id,
-                    dispatch=lambda _: self.outbox.revoke(event_id),
+                    dispatch=lambda _: self.outbox.revoke(opened.event.execution_id, event_id),
                 )
             case kinds.SubOrchestrationScheduled():
                 child = opened.kind.instance
@@ -407,7 +427,8 @@ class Execution:
             return call.future
         self._step_no += 1
         call.step_no = self._step_no
-        call.instance, call.execution_id = self.instance, self.execution_id
+        # By the execution that first came here, so that a step that is run again after a reset has its old key.
+        call.instance, call.execution_id = self.instance, self._written_by
         self.steps[call.step_no] = call
         self.waiting_steps.append(call)
         return call.future
@@ -461,7 +482,8 @@ class Execution:
         fire_at = self.now_ms + delay_ms(when - self.time())
         try:
             event = self.give(
-                kinds.TimerCreated(fire_at_ms=fire_at), dispatch=lambda event_id: self.outbox.wake(event_id, fire_at)
+                kinds.TimerCreated(fire_at_ms=fire_at),
+                dispatch=lambda event: self.outbox.wake(event.event_id, fire_at),
             )
         except Halt:
             self._demand_alive()
@@ -556,7 +578,9 @@ class Execution:
         return f"nothing; it waits for {', '.join(waiting[:3])}" if waiting else "nothing"
 
     def _block(self, difference: Difference, place: Place | None) -> None:
-        self.blocked = nondeterminism(self.definition.name, self.definition.version, difference, place)
+        self.blocked = nondeterminism(
+            self.definition.name, self.definition.version, self.execution_id, difference, place
+        )
         self._loop.halted = True
 
 

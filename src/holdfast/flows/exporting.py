@@ -6,12 +6,13 @@ number of it, so that code can be replayed along it where it does not decide by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import HistoryCorrupt, TooNew
+from holdfast.flows.carried import left_by_earlier
 from holdfast.model import kinds
 from holdfast.model.history import Event, KvEntry
 
@@ -51,17 +52,23 @@ class _Opening(msgspec.Struct):
     format: int
 
 
-def file_of(instance: str, status: str, histories: Sequence[Sequence[Event]], *, redact: bool = False) -> HistoryFile:
-    """Put histories, oldest first, into a file. Raises HistoryCorrupt if one does not begin with a start."""
+def file_of(
+    instance: str, status: str, histories: Mapping[int, Sequence[Event]], *, redact: bool = False
+) -> HistoryFile:
+    """Put histories, by execution, oldest first, into a file. Raises HistoryCorrupt if one begins with no start."""
     executions = []
     name = version = ""
-    for events in histories:
+    for number, events in histories.items():
         begun = events[0].kind if events else None
         if not isinstance(begun, kinds.OrchestrationStarted):
             raise HistoryCorrupt(f"instance {instance!r}: a history does not begin with a start. Nothing was written.")
         name, version = begun.name, begun.version
         kept = tuple(map(redacted, events) if redact else events)
-        executions.append(ExportedExecution(execution_id=events[0].execution_id, events=kept))
+        keys = left_by_earlier(histories, number) or {}
+        if redact:
+            keys = {key: KvEntry(_hidden(entry.value), entry.last_updated_at_ms) for key, entry in keys.items()}
+        executions.append(ExportedExecution(execution_id=number, events=kept, kv=keys))
+        redact = redact or begun.redacted
     if not executions:
         raise HistoryCorrupt(f"instance {instance!r} has no history yet. Nothing was written.")
     return HistoryFile(
@@ -115,6 +122,7 @@ def redacted(event: Event) -> Event:
     if details is not None:
         fields["details"] = msgspec.structs.replace(details, message=HIDDEN, traceback=None, data=None)
     if isinstance(event.kind, kinds.OrchestrationStarted):
+        fields["redacted"] = True
         fields["carry_forward_events"] = tuple((name, _hidden(data)) for name, data in event.kind.carry_forward_events)
     return msgspec.structs.replace(event, kind=msgspec.structs.replace(event.kind, **fields))
 

@@ -74,7 +74,7 @@ class Script:
         self._compare_inputs = compare_inputs
         #: What `check` tells beside differences.
         self.notes: list[str] = []
-        _demand_whole(events)
+        demand_whole(events)
 
     def next_delivery(self, found: Callable[[], str]) -> Event | None:
         """Give the next thing that happened; None at the end. Raises Difference if a command was to come first.
@@ -198,7 +198,8 @@ def is_own_timeout(event: Event) -> bool:
     return isinstance(event.kind, kinds.TimerCreated) and event.source_event_id == 1
 
 
-def _demand_whole(events: Sequence[Event]) -> None:
+def demand_whole(events: Sequence[Event]) -> None:
+    """Refuse what is no history from its first event on. Raises HistoryCorrupt."""
     if events and not isinstance(events[0].kind, kinds.OrchestrationStarted):
         raise _corrupt(events[0], "is no OrchestrationStarted, though it is the first")
     expected = 1
@@ -219,19 +220,21 @@ def _corrupt(event: Event, what: str) -> HistoryCorrupt:
     )
 
 
-def nondeterminism(name: str, version: str, difference: Difference, place: Place | None) -> NondeterminismError:
+def nondeterminism(
+    name: str, version: str, execution_id: int, difference: Difference, place: Place | None
+) -> NondeterminismError:
     """Word the first difference, on both sides."""
     event = difference.event
     where = "" if place is None else str(place)
     recorded = describe_event(event)
     before = f"events 1-{event.event_id - 1} match" if event.event_id > 2 else "event 1 matches"
     return NondeterminismError(
-        f"workflow {name!r} {version}, instance {event.instance!r}, execution {event.execution_id}: "
+        f"workflow {name!r} {version}, instance {event.instance!r}, execution {execution_id}: "
         f"event {event.event_id} differs ({before})\n"
         f"  recorded: {recorded}\n"
         f"  code now: {difference.found}{'            ' if where else ''}{where}",
         instance=event.instance,
-        execution_id=event.execution_id,
+        execution_id=execution_id,
         event_id=event.event_id,
         recorded=recorded,
         found=difference.found,

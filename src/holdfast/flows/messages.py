@@ -18,6 +18,7 @@ from holdfast.model.workitems import (
     ContinueAsNew,
     ExternalRaised,
     QueueMessage,
+    ResumeInstance,
     StartOrchestration,
     SubOrchCompleted,
     SubOrchFailed,
@@ -70,6 +71,8 @@ def event_for(execution: Execution, message: WorkItem, now_ms: int) -> Found | s
             return kinds.OrchestrationCancelRequested(reason=message.reason, deadline_ms=deadline), None, now_ms
         case StartOrchestration() | ContinueAsNew():
             return "the execution has begun already"
+        case ResumeInstance():
+            return "the execution has gone on already"
         case ActivityExecute():
             return "it belongs to the worker queue"
 
@@ -83,10 +86,14 @@ _ANSWERS: dict[type, type] = {
 }
 
 
-def _completion(execution: Execution, execution_id: int, event_id: int, kind: AnyKind, now_ms: int) -> Found | str:
-    if execution_id != execution.execution_id:
-        return "it belongs to another execution"
+def _completion(
+    execution: Execution, execution_id: int | None, event_id: int, kind: AnyKind, now_ms: int
+) -> Found | str:
+    """Find what a message completes. `execution_id` is that of the event that asked; None: of whichever."""
     opened = execution.open.get(event_id)
+    asked_by = execution.execution_id if opened is None else opened.event.execution_id
+    if execution_id not in (None, asked_by):
+        return "it belongs to another execution"
     if opened is None or not isinstance(opened.kind, _ANSWERS[type(kind)]):
         return "nothing waits for it"
     return kind, event_id, now_ms
@@ -97,7 +104,8 @@ def _timer(execution: Execution, message: TimerFired, now_ms: int) -> Found | st
         return "it belongs to another execution"
     # Never before its time, whatever clocks say: who has slept for an hour finds that an hour has passed.
     at_ms = max(now_ms, message.fire_at_ms)
-    if message.id in execution.timers or message.id == execution.own_timeout:
+    own = execution.own_timeout
+    if message.id in execution.timers or (own is not None and message.id == own.event_id):
         return kinds.TimerFired(fire_at_ms=message.fire_at_ms), message.id, at_ms
     opened = execution.open.get(message.id)
     if opened is not None and isinstance(opened.kind, kinds.DecisionRequested):
@@ -121,4 +129,4 @@ def _answer(execution: Execution, message: QueueMessage, now_ms: int) -> Found |
     if answer.chosen is None and answer.message is None:
         return "it is no answer"
     resolved = kinds.DecisionResolved(chosen=answer.chosen, message=answer.message, by=answer.by)
-    return _completion(execution, execution.execution_id, int(number), resolved, now_ms)
+    return _completion(execution, None, int(number), resolved, now_ms)

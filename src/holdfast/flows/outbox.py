@@ -17,7 +17,8 @@ class Outbox:
         self._messages: list[WorkItem] = []
         #: Timers apart, by event id: one that is cancelled in the turn that made it is never queued.
         self._timers: dict[int, TimerFired] = {}
-        self._revoked: list[int] = []
+        #: With the execution that asked: a copied event names the one whose job it is.
+        self._revoked: list[tuple[int, int]] = []
         self._stopped: list[int] = []
 
     def execute(self, activity: ActivityExecute) -> None:
@@ -34,9 +35,9 @@ class Outbox:
             instance=self._instance, execution_id=self._execution_id, id=event_id, fire_at_ms=fire_at_ms
         )
 
-    def revoke(self, event_id: int) -> None:
+    def revoke(self, execution_id: int, event_id: int) -> None:
         """Cancel an activity."""
-        self._revoked.append(event_id)
+        self._revoked.append((execution_id, event_id))
 
     def let_sleep(self, event_id: int) -> None:
         """Take a TimerFired back."""
@@ -57,10 +58,8 @@ class Outbox:
             orchestrator_items=(*self._messages, *self._timers.values()),
             metadata=metadata,
             cancelled_activities=tuple(
-                ScheduledActivityIdentifier(
-                    instance=self._instance, execution_id=self._execution_id, activity_id=activity_id
-                )
-                for activity_id in self._revoked
+                ScheduledActivityIdentifier(instance=self._instance, execution_id=execution_id, activity_id=activity_id)
+                for execution_id, activity_id in self._revoked
             ),
             cancelled_timers=tuple(self._stopped),
         )

@@ -19,15 +19,17 @@ from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.ending import conclude, end_from_history, goes_on, next_execution, open_of
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
+from holdfast.flows.matching import is_own_timeout
 from holdfast.flows.messages import event_for
 from holdfast.flows.steps import StepCall
 from holdfast.flows.waiting import waiting_on
 from holdfast.model import kinds
 from holdfast.model.details import CORRUPT, EXISTS, INPUT, NONDETERMINISM, Category, ErrorDetails
-from holdfast.model.history import ExecutionMetadata, OrchestrationItem, Status, TurnCommit
+from holdfast.model.history import Event, ExecutionMetadata, OrchestrationItem, Status, TurnCommit
 from holdfast.model.workitems import (
     CancelInstance,
     ContinueAsNew,
+    ResumeInstance,
     StartOrchestration,
     SubOrchFailed,
     TimerFired,
@@ -146,13 +148,13 @@ class Turn:
             self._block(INPUT, execution.blocked, now_ms)
             return
         if definition.timeout_s is not None and execution.terminal is None:
-            self._set_own_timeout(execution, definition.timeout_s)
+            self._set_own_timeout(execution, definition.timeout_s, now_ms)
         rest = list(self._item.messages)
         rest.remove(begin)
         self.deliver(rest, now_ms)
 
-    def _set_own_timeout(self, execution: Execution, timeout_s: float) -> None:
-        fire_at = execution.now_ms + round(timeout_s * 1000)
+    def _set_own_timeout(self, execution: Execution, timeout_s: float, now_ms: int) -> None:
+        fire_at = max(execution.now_ms, now_ms) + round(timeout_s * 1000)
         timer = execution.record(kinds.TimerCreated(fire_at_ms=fire_at), 1)
         execution.outbox.wake(timer.event_id, fire_at)
         execution.deliver(timer)
@@ -179,7 +181,20 @@ class Turn:
                 )
                 self._block(kind, execution.blocked, now_ms)
                 return
-        self.deliver(item.messages, now_ms)
+        resumed = ResumeInstance(instance=item.instance, execution_id=item.execution_id)
+        self.deliver([message for message in item.messages if message != resumed], now_ms)
+        if resumed in item.messages and item.history:
+            self._send_off(item.history, now_ms)
+
+    def _send_off(self, copied: Sequence[Event], now_ms: int) -> None:
+        """Send off what a copied history has open; what the messages of this very turn have closed is not."""
+        execution = self._live()
+        if execution.terminal is not None:
+            return
+        execution.dispatch_again(copied[-1].event_id)
+        timeout_s = execution.definition.timeout_s
+        if timeout_s is not None and not any(map(is_own_timeout, copied)):
+            self._set_own_timeout(execution, timeout_s, now_ms)
 
     def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
         item = self._item
@@ -269,9 +284,10 @@ class Turn:
                 event = execution.record(kind, source, at_ms)
                 if isinstance(kind, kinds.OrchestrationCancelRequested) and kind.deadline_ms is not None:
                     execution.outbox.wake(event.event_id, kind.deadline_ms)
+                own = execution.own_timeout
+                is_late = isinstance(kind, kinds.TimerFired) and own is not None and source == own.event_id
                 execution.deliver(event)
-                if isinstance(kind, kinds.TimerFired) and source == execution.own_timeout:
-                    execution.own_timeout = None
+                if is_late:
                     self._deliver_one(execution, CancelInstance(instance=execution.instance, reason="timeout"), now_ms)
 
     def _drop(self, message: WorkItem, reason: str) -> None:
@@ -376,8 +392,9 @@ class Turn:
         self._answers = []
         self._keep_awake(execution, hold_until_ms)
         self._is_step_uncommitted = False
-        metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
-        if execution.terminal is not None:
+        if execution.terminal is None:
+            metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
+        else:
             metadata = self._conclude(execution, execution.terminal)
         if self._is_new:
             metadata = _introduced(metadata, execution)

@@ -38,6 +38,8 @@ class OrchestrationStarted(Kind, frozen=True, kw_only=True, tag=True):
     seed: int | None = None
     #: Information only; never compared.
     code_hash: str | None = None
+    #: Words and numbers were taken out of the payloads before the history came here.
+    redacted: bool = False
 
 
 class OrchestrationCompleted(Kind, frozen=True, kw_only=True, tag=True):

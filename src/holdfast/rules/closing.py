@@ -22,6 +22,7 @@ from holdfast.rules.acks import Commit
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.instances import not_found
 from holdfast.rules.mail import Post, is_expected
+from holdfast.rules.overlaps import next_in_line
 from holdfast.rules.rewinding import base_keys, changed_keys, demand_unused, freed, revoked
 from holdfast.rules.state import State
 from holdfast.rules.turns import demand_free
@@ -66,6 +67,7 @@ def decide_fail(state: State, command: FailInstance, now: Timestamp) -> Decision
         *commit.appended(command.ending),
         *revoked(state, name, command),
         *post.events,
+        *next_in_line(state, (commit.schedule_id(turn),), (name,), command.cmd),
     )
 
 
@@ -101,8 +103,10 @@ def decide_import(state: State, command: ImportInstance) -> Decision:
         metadata = Metadata(status=ended.status, output=ended.output, waiting_on=())
         problem = commit.problem(ended.delta, metadata)
         keys = changed_keys(ended.delta.keys, sorted(live))
-        if problem is not None or isinstance(keys, Refusal):
-            return answer(problem or keys)
+        if problem is not None:
+            return answer(problem)
+        if isinstance(keys, Refusal):
+            return answer(keys)
         committed = commit.event(ended.delta, metadata, None, keys, None)
         if committed.parent_instance_id is None or state.get(Instance, committed.parent_instance_id) is None:
             # A child without its parent is a root here: else retention would never find it.

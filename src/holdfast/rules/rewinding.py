@@ -203,8 +203,10 @@ def decide_fork(state: State, command: ForkInstance, now: Timestamp) -> Decision
     problem = demand_unused(state, command.fork)
     base = {wish.key: wish for wish in command.keys if wish.key is not None}
     changes = changed_keys(command.begins.keys, base)
-    if problem is not None or isinstance(changes, Refusal):
-        return answer(problem or changes)
+    if problem is not None:
+        return answer(problem)
+    if isinstance(changes, Refusal):
+        return answer(changes)
     old = state.get(Execution, execution_key(command.instance_id, command.execution_id))
     commit = Commit(state, command.fork, 1, command)
     root = Instance(command.fork, instance.orchestration_name, created_at=now, updated_at=now, seq=0)
