@@ -10,8 +10,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.journal.fs import write_all
 from holdfast.model.instances import Execution, HistoryRow, Instance, Message, execution_key
 from holdfast.model.records import Record, key_of
+from holdfast.stores.dir import DirStore
+from holdfast.stores.dir.histories import FILE, Histories, line_of, parsed
+from holdfast.stores.dir.text import whole
 from holdfast.stores.protocol import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.kinds import BY_KIND
@@ -43,10 +47,31 @@ def _overwrite(store: Store, record: HistoryRow | Message) -> None:
     if isinstance(store, SqliteStore):
         _overwrite_row(store, record)
         return
+    if isinstance(store, DirStore) and isinstance(record, HistoryRow):
+        with store.read() as view:
+            _overwrite_line(view.histories, record)  # type: ignore[attr-defined]  # the view is this store's own tables
+        return
     kind: type[Record] = type(record)
     with store.write() as batch:
         tables: Any = batch
         tables.put(kind, key_of(record), record)
+
+
+def _overwrite_line(histories: Histories, row: HistoryRow) -> None:
+    """Write another event into the line of one; here, too, the sum is right."""
+    kept, fs = histories.kept[row.history_id], histories.fs
+    path = f"{kept.folder}/{FILE}"
+    lines = whole(fs, path).split(b"\n")
+    for at, text in enumerate(lines):
+        line = parsed(text)
+        if line is not None and line.id == row.event_id:
+            lines[at] = bytes(line_of(row)).ljust(len(text))
+    handle = fs.open(path, "append")
+    try:
+        fs.truncate(handle, 0)
+        write_all(fs, handle, b"\n".join(lines))
+    finally:
+        fs.close(handle)
 
 
 def _overwrite_row(store: SqliteStore, record: HistoryRow | Message) -> None:

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from holdfast.journal.fs import FS
 from holdfast.model.jobs import Job
-from holdfast.model.records import key_of
 from holdfast.rules.invariants import reported
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.dir import feed, jobfile, kinds
+from holdfast.stores.dir.flowchecking import instance_files
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT, STATE_OF, STATES
 from holdfast.stores.dir.names import DRAFT, name_of, stem_of
@@ -34,6 +34,7 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
     if compare:
         found += _job_files(fs, opened)
         found += _record_files(fs, opened)
+        found += instance_files(fs, tables)
     else:
         found += [
             Finding(code="file_damaged", message=reason, file=f"data/{file}", remedy=_see_repair(root))
@@ -44,8 +45,8 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
         Finding(
             code="quarantined",
             message=f"{aside.reason}",
-            remedy=f"Mend data/quarantine/{aside.name}.json and run `holdfast store repair dir:{root}`, or remove it.",
-            file=f"data/quarantine/{aside.name}.json",
+            remedy=f"Mend data/{aside.place} and run `holdfast store repair dir:{root}`, or remove it.",
+            file=f"data/{aside.place}",
         )
         for aside in opened.quarantine.all()
     ]
@@ -111,17 +112,22 @@ def _job_files(fs: FS, opened: Opened) -> Iterator[Finding]:
 
 
 def _record_files(fs: FS, opened: Opened) -> Iterator[Finding]:
-    for kind, folder in kinds.FOLDERS.items():
-        records = {name_of(key_of(record)): record for record in opened.tables.records[kind].values()}
-        for name in sorted(records.keys() | {stem for entry in fs.listdir(folder) if (stem := stem_of(entry))}):
-            record = records.get(name)
+    for kind, folders in kinds.PLACES.items():
+        records = {kinds.place_of(record): record for record in opened.tables.records[kind].values()}
+        there = {(folder, stem) for folder in folders for entry in fs.listdir(folder) if (stem := stem_of(entry))}
+        for folder, name in sorted(records.keys() | there):
             try:
-                there = kinds.read(kind, name, text_at(fs, folder, name)).record
+                text = text_at(fs, folder, name, untouched=kind in kinds.UNTOUCHED)
+                found = kinds.read(kind, folder, name, text).record
             except (Unreadable, Irregular, FileNotFoundError):
-                there = None
-            if there != record:
-                file = f"data/{path_of(folder, name)}"
-                yield Finding(code="file_differs", message="the file does not say what the store knows", file=file)
+                found = None
+            if found != records.get((folder, name)):
+                yield differs(path_of(folder, name))
+
+
+def differs(path: str) -> Finding:
+    """Say that a file is not what it should be."""
+    return Finding(code="file_differs", message="the file does not say what the store knows", file=f"data/{path}")
 
 
 def _compare(fs: FS, folder: str, name: str, known: JobFile) -> Iterator[Finding]:

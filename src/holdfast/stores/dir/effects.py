@@ -10,6 +10,7 @@ from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Authority, Record
 from holdfast.stores.dir import identity, jobfile, kinds
 from holdfast.stores.dir.camel import encode
+from holdfast.stores.dir.floweffects import BatchPlan, flow_plan
 from holdfast.stores.dir.intent import Drop, Effect
 from holdfast.stores.dir.kinds import STATE_OF
 from holdfast.stores.dir.names import name_of
@@ -18,13 +19,15 @@ from holdfast.stores.dir.tables import DirTables
 from holdfast.stores.dir.writing import image_of
 
 
-def effects_of(
+def plan_of(
     tables: DirTables, places: Places, extras: Mapping[str, msgspec.Raw], errands: Mapping[str, list[Effect]]
-) -> list[Effect]:
-    """Give what has to be written for the open batch. `errands` are further effects that go with a job's change."""
-    effects: list[Effect] = []
+) -> BatchPlan:
+    """Work out what has to be written for the open batch; `errands` are further effects that go with a job's change."""
+    changed = tables.changed()
+    plan = flow_plan(tables, changed)
+    effects = plan.effects
     jobs: dict[str, None] = {}
-    for (kind, key), before in tables.changed().items():
+    for (kind, key), before in changed.items():
         after: Record | None = tables.records[kind].get(key)
         if kind is Job:
             jobs[key] = None
@@ -32,14 +35,16 @@ def effects_of(
             jobs[_job_of(after, before)] = None
         elif kind is Authority:
             effects += _dispatch(after, before, tables.seq)
+        elif kind not in kinds.FOLDERS:
+            continue  # of an instance
         elif after is not None:
-            effects.append(image_of(*kinds.place_of(kind, key), tables.seq, kinds.write(after, tables.seq)))
+            effects.append(image_of(*kinds.place_of(after), tables.seq, kinds.write(after, tables.seq)))
         elif before is not None:
-            effects.append(Drop(*kinds.place_of(kind, key)))
+            effects.append(Drop(*kinds.place_of(before)))
     for job_id in jobs:
         effects += job_effects(tables, places, extras, job_id)
         effects += errands.get(job_id, ())
-    return effects
+    return plan
 
 
 def _job_of(after: Record | None, before: Record | None) -> str:

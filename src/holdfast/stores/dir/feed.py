@@ -51,8 +51,9 @@ class _Grant(msgspec.Struct, gc=False):
 _encode = msgspec.json.Encoder().encode
 _line = msgspec.json.Decoder(Line)
 _grant = msgspec.json.Decoder(_Grant)
-#: How an event that grants a lease begins.
-_GRANTED = b'{"type":"lease:granted",'
+#: How events begin that grant a lease, or the lock of an instance: all count with one counter.
+_GRANTS = (b'{"type":"lease:granted",', b'{"type":"turn:locked",')
+_LONGEST = max(map(len, _GRANTS))
 
 
 class End(NamedTuple):
@@ -65,7 +66,7 @@ class End(NamedTuple):
     #: Bytes of the good part, and of all.
     good: int
     size: int
-    #: Highest token that a lease in it was granted with.
+    #: Highest token that a lease or a lock in it was granted with.
     token: int
 
     @property
@@ -124,7 +125,7 @@ def end_of(fs: FS, first: int) -> End:
 
 def token_of(event: msgspec.Raw) -> int:
     """Give the token an event grants; 0 if it grants none."""
-    if memoryview(event)[: len(_GRANTED)] != _GRANTED:
+    if not bytes(memoryview(event)[:_LONGEST]).startswith(_GRANTS):
         return 0
     return _grant.decode(event).token
 

@@ -19,8 +19,14 @@ from holdfast.stores.dir.kinds import INTENT, STATES
 
 FORMAT = 1
 _NAME = re.compile(r"[0-9]{16}")
-#: Where effects may write: a directory of records, below it one of its shares.
-_FOLDER = re.compile(r"(?:[a-z]+(?:/[a-z]+)?(?:/[0-9a-f]{2})?)?")
+#: Where effects may write: a directory of records, below it one of its shares; or one of an instance.
+_SHELF = r"(?:[a-z]+(?:/[a-z]+)?(?:/[0-9a-f]{2})?)?"
+_INSTANCE = r"instances/[a-z0-9%_~-][a-z0-9._%~-]*"
+_EXECUTION = _INSTANCE + r"/executions/[0-9]+"
+_FOLDER = re.compile(f"{_SHELF}|{_INSTANCE}|{_EXECUTION}")
+#: What may be moved to the trash, and have a history.
+_WHOLE = re.compile(f"{_INSTANCE}|{_EXECUTION}")
+_HISTORY = re.compile(_EXECUTION)
 
 
 class Image(msgspec.Struct, frozen=True, tag_field="do", tag="put", gc=False):
@@ -40,8 +46,25 @@ class Drop(msgspec.Struct, frozen=True, tag_field="do", tag="drop", gc=False):
     name: str
 
 
-#: Moves to `trash/` and appends to histories come with workflows.
-Effect = Image | Drop
+class Append(msgspec.Struct, frozen=True, tag_field="do", tag="append", gc=False):
+    """Lines that are to be the end of a history, behind so many bytes."""
+
+    #: Of the execution.
+    folder: str
+    #: Not done again where the execution's own file has this number already.
+    seq: int
+    offset: int
+    lines: list[msgspec.Raw]
+
+
+class Trash(msgspec.Struct, frozen=True, tag_field="do", tag="trash", gc=False):
+    """A directory that is to be gone, with all in it: moved to the trash under this name, and swept later."""
+
+    folder: str
+    name: str
+
+
+Effect = Image | Drop | Append | Trash
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
@@ -123,7 +146,10 @@ def read(root: str, stem: str, text: bytes) -> Intent:
 
 
 def _is_ours(effect: Effect) -> bool:
-    return _FOLDER.fullmatch(effect.folder) is not None and "/" not in effect.name and effect.name[:1] != "."
+    if isinstance(effect, Append):
+        return _HISTORY.fullmatch(effect.folder) is not None and effect.offset >= 0
+    where = _WHOLE if isinstance(effect, Trash) else _FOLDER
+    return where.fullmatch(effect.folder) is not None and "/" not in effect.name and effect.name[:1] != "."
 
 
 def _damaged(root: str, stem: str, reason: str) -> StoreDamaged:

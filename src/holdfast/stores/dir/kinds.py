@@ -1,4 +1,4 @@
-"""Which record lies in which directory, and what its file says. Jobs and their runs have a page of their own.
+"""Which record lies in which directory, and what its file says. Jobs with their runs, and instances, have own pages.
 
 One line a kind: a new one costs a line. Every file ends with the number of the last event of the commit it was written
 by, so that an image is never put over a newer one.
@@ -6,13 +6,15 @@ by, so that an image is never put over a newer one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
+from holdfast.model.instances import Affinity, Instance, Message, Turn
 from holdfast.model.jobs import JobStatus
-from holdfast.model.records import DoneCommand, HeldKey, Key, Queue, Record, key_of
+from holdfast.model.records import DoneCommand, HeldKey, Queue, Record, key_of
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
@@ -47,11 +49,27 @@ FOLDERS: dict[type[Record], str] = {
     Webhook: "webhooks",
     Delivery: "deliveries",
     DoneCommand: "commands",
+    Affinity: "sessions",
+    Decision: "decisions",
 }
+#: The directories of messages: of those on their way, and of those set aside.
+MAIL, PARKED = "queues/orchestrator", "queues/parked"
+#: Where each kind of record lies that has a file of its own: one directory, or several.
+PLACES: dict[type[Record], tuple[str, ...]] = {
+    **{kind: (folder,) for kind, folder in FOLDERS.items()},
+    Message: (MAIL, PARKED),
+}
+#: Kinds that nobody writes by hand; their files may be as large and as deep as what is in them.
+UNTOUCHED = frozenset({Affinity, Decision, Message})
 
-INTENT, FEED, QUARANTINE = "intent", "feed", "quarantine"
-#: Every directory of records; parents before what lies in them. Those of workflows are made with them.
-MADE = ("tasks", *STATES, "queues", *FOLDERS.values(), INTENT, FEED, QUARANTINE)
+INTENT, FEED, QUARANTINE, INSTANCES, TRASH = "intent", "feed", "quarantine", "instances", "trash"
+#: Every directory of records; parents before what lies in them.
+MADE = (
+    *("tasks", *STATES, "queues", *FOLDERS.values(), MAIL, PARKED, INSTANCES),
+    *(TRASH, INTENT, FEED, QUARANTINE),
+)
+#: Kinds with a number of their own: in files it is `number`, since `seq` says which commit wrote the file.
+_NUMBERED = (Instance, Message, Turn)
 
 
 class Found(NamedTuple):
@@ -63,16 +81,34 @@ class Found(NamedTuple):
 
 def write(record: Record, seq: int) -> bytes:
     """Give the text of a record's file, without blanks."""
-    return camel.encode({**camel.plan_of(type(record)).write(record), "seq": seq})
+    return camel.encode({**fields_of(record), "seq": seq})
 
 
-def read(kind: type[Record], stem: str, text: bytes) -> Found:
-    """Read a record's file. Raises Unreadable, also if what is inside belongs under another name."""
+def fields_of(record: Record) -> camel.Fields:
+    """Give the fields of a record as its file has them."""
+    fields = camel.plan_of(type(record)).write(record)
+    if isinstance(record, _NUMBERED):
+        return {"number" if name == "seq" else name: value for name, value in fields.items()}
+    return fields
+
+
+def record_in(kind: type[Record], fields: camel.Fields) -> Any:
+    """Give the record that the fields of a file describe. Raises Unreadable."""
+    if kind in _NUMBERED:
+        fields = {name: value for name, value in fields.items() if name != "seq"}
+        if "number" in fields:
+            fields["seq"] = fields["number"]
+    return camel.plan_of(kind).read(fields)
+
+
+def read(kind: type[Record], folder: str, stem: str, text: bytes) -> Found:
+    """Read a record's file. Raises Unreadable, also if what is inside belongs elsewhere or under another name."""
     fields = camel.fields_of(text)
     seq = number_in(fields)
-    record: Record = camel.plan_of(kind).read(fields)
-    if name_of(key_of(record)) != stem:
-        raise Unreadable(f"what is inside belongs into {name_of(key_of(record))}.json")
+    record: Record = record_in(kind, fields)
+    place, name = place_of(record)
+    if name != stem or place != folder:
+        raise Unreadable(f"what is inside belongs into {name if place == folder else f'{place}/{name}'}.json")
     return Found(record, seq or 0)
 
 
@@ -93,6 +129,8 @@ def number_in(fields: camel.Fields) -> int | None:
     return seq
 
 
-def place_of(kind: type[Record], key: Key) -> tuple[str, str]:
-    """Give directory and name of a record's file."""
-    return FOLDERS[kind], name_of(key)
+def place_of(record: Record) -> tuple[str, str]:
+    """Give directory and name of the file of a record that has one of its own."""
+    if isinstance(record, Message):
+        return MAIL if record.parked is None else PARKED, f"{record.seq:016}-{name_of(record.instance_id)}"
+    return FOLDERS[type(record)], name_of(key_of(record))

@@ -18,16 +18,29 @@ from holdfast.clock import Clock
 from holdfast.errors import InvalidValue, StoreDamaged
 from holdfast.journal.fs import FS
 from holdfast.model.ids import Token
+from holdfast.model.instances import Message
 from holdfast.model.jobs import Job, JobStatus, Run
-from holdfast.model.records import AUTHORITY, Authority, Record
-from holdfast.stores.dir import identity, intent, jobfile, kinds, writing
+from holdfast.model.records import AUTHORITY, Authority, Record, key_of
+from holdfast.stores.dir import identity, intent, jobfile, kinds, trash, writing
 from holdfast.stores.dir.camel import fields_of
 from holdfast.stores.dir.feed import Feed
+from holdfast.stores.dir.flowloading import Shelf, load_instances
 from holdfast.stores.dir.identity import Counters
 from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.jobfile import JobFile
-from holdfast.stores.dir.kinds import ENDED, FEED, INTENT, PENDING, QUARANTINE, RUNNING, STATE_OF, STATES
-from holdfast.stores.dir.mending import mended_keys
+from holdfast.stores.dir.kinds import (
+    ENDED,
+    FEED,
+    INSTANCES,
+    INTENT,
+    PENDING,
+    QUARANTINE,
+    RUNNING,
+    STATE_OF,
+    STATES,
+    TRASH,
+)
+from holdfast.stores.dir.mending import mended_keys, mended_turns
 from holdfast.stores.dir.names import DRAFT, is_canonical, name_of, stem_of
 from holdfast.stores.dir.places import Places, state_of
 from holdfast.stores.dir.quarantine import Quarantine
@@ -84,15 +97,31 @@ class Loading:
         """Fill the tables of a store that has counted so far; `kept` is what its closing, if any, left."""
         self._settled_at = settled_at
         self._undecided = frozenset(kept.edited if kept is not None else ())
-        self._load_records()
         # While another process writes, a record may be newer than the feed we have read.
-        self._load_jobs(_ANY if self._readonly else found.seq)
+        applied = _ANY if self._readonly else found.seq
+        self._load_records()
+        self._load_messages()
+        load_instances(
+            Shelf(
+                fs=self._fs,
+                root=self._root,
+                tables=self.tables,
+                quarantine=self.quarantine,
+                report=self.report,
+                readonly=self._readonly,
+                unreadable=lambda file, reason: self.unreadable.append((file, reason)),
+            ),
+            applied,
+        )
+        self._load_jobs(applied)
         self._load_authority(found.token)
         self.tables.seq, self.tables.ts = found.seq, found.ts
         self.missing = [] if self._readonly else self._missing(kept, found.seq, feed)
         if not self._readonly:
             self._fixes += mended_keys(self.tables)
+            self._fixes += mended_turns(self.tables)
             self._fix()
+            trash.sweep(self._fs)
         self.report.quarantined = self.quarantine.count
 
     def _is_there(self, folder: str) -> bool:
@@ -100,11 +129,24 @@ class Loading:
 
     def _load_records(self) -> None:
         for kind, folder in kinds.FOLDERS.items():
-            self.tables.load(kind, self._records(kind, folder))
-        for folder in ("", "tasks", "queues", INTENT, FEED, QUARANTINE):
+            self.tables.load(kind, (found.record for found in self._records(kind, folder)))
+        for folder in ("", "tasks", "queues", INSTANCES, TRASH, INTENT, FEED, QUARANTINE):
             self._sweep(folder, self._fs.listdir(folder) if not folder or self._is_there(folder) else [])
 
-    def _records(self, kind: type[Record], folder: str) -> Iterator[Record]:
+    def _load_messages(self) -> None:
+        """Load what is on its way and what is set aside; of two copies of a message the newer counts."""
+        newest: dict[str, kinds.Found] = {}
+        for folder in kinds.PLACES[Message]:
+            for found in self._records(Message, folder):
+                key = key_of(found.record)
+                first = newest.get(key)
+                newest[key] = found if first is None or found.seq > first.seq else first
+                if first is not None:
+                    older = first if newest[key] is found else found
+                    self._set_aside(*kinds.place_of(older.record), "a second copy of the message")
+        self.tables.load(Message, [found.record for found in newest.values()])
+
+    def _records(self, kind: type[Record], folder: str) -> Iterator[kinds.Found]:
         names = self._fs.listdir(folder) if self._is_there(folder) else []
         self._sweep(folder, names)
         for name in names:
@@ -112,7 +154,8 @@ class Loading:
             if stem is None:
                 continue
             try:
-                yield kinds.read(kind, stem, text_at(self._fs, folder, stem)).record
+                text = text_at(self._fs, folder, stem, untouched=kind in kinds.UNTOUCHED)
+                yield kinds.read(kind, folder, stem, text)
             except Unreadable as problem:
                 self._set_aside(folder, stem, str(problem))
             except Irregular:

@@ -1,11 +1,15 @@
-"""Mending what goes beyond one file: keys whose job is gone with its file, and jobs whose key's file is gone."""
+"""Mending what goes beyond one file: keys whose job is gone, jobs whose key is gone, turns whose messages are gone."""
 
 from __future__ import annotations
 
+import msgspec
+
+from holdfast.model.instances import Turn
 from holdfast.model.jobs import Job, JobStatus, KeyHold
 from holdfast.model.records import HeldKey, key_of
 from holdfast.rules.keys import hold_of, table_key
 from holdfast.stores.dir import kinds, writing
+from holdfast.stores.dir.flowfiles import LOCK, folder_of
 from holdfast.stores.dir.intent import Drop, Effect
 from holdfast.stores.dir.tables import DirTables
 
@@ -20,7 +24,7 @@ def mended_keys(tables: DirTables) -> list[Effect]:
         job = jobs.get(held.job_id)
         if job is None or job.has_ended:
             tables.put(HeldKey, key_of(held), None)
-            effects.append(Drop(*kinds.place_of(HeldKey, key_of(held))))
+            effects.append(Drop(*kinds.place_of(held)))
     for job in jobs.values():
         if job.key is None or job.has_ended or job.key_hold in (KeyHold.WINDOW, KeyHold.FOREVER):
             continue
@@ -28,5 +32,20 @@ def mended_keys(tables: DirTables) -> list[Effect]:
         waits = job.status is JobStatus.QUEUED or job.key_hold is KeyHold.ACTIVE
         if hold is not None and key is not None and waits and key not in tables.records[HeldKey]:
             tables.put(HeldKey, key, hold)
-            effects.append(writing.image_of(*kinds.place_of(HeldKey, key), tables.seq, kinds.write(hold, tables.seq)))
+            effects.append(writing.image_of(*kinds.place_of(hold), tables.seq, kinds.write(hold, tables.seq)))
+    return effects
+
+
+def mended_turns(tables: DirTables) -> list[Effect]:
+    """Take messages out of turns whose files are gone, in the tables; give what has to be written for it."""
+    effects: list[Effect] = []
+    for turn in list(tables.records[Turn].values()):
+        there = {message.seq for message in tables.mail(turn.instance_id) if message.parked is None}
+        left = tuple(seq for seq in turn.messages if seq in there)
+        if left != turn.messages:
+            mended = msgspec.structs.replace(turn, messages=left)
+            tables.put(Turn, turn.instance_id, mended)
+            effects.append(
+                writing.image_of(folder_of(turn.instance_id), LOCK, tables.seq, kinds.write(mended, tables.seq))
+            )
     return effects

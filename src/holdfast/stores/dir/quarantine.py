@@ -8,7 +8,7 @@ from typing import NamedTuple
 from holdfast.clock import Clock
 from holdfast.journal.fs import FS, atomic_write
 from holdfast.model.times import stamp
-from holdfast.stores.dir.kinds import QUARANTINE
+from holdfast.stores.dir.kinds import INSTANCES, QUARANTINE
 from holdfast.stores.dir.names import ENDING, encoded
 from holdfast.stores.dir.text import read_bytes
 from holdfast.stores.dir.writing import path_of
@@ -21,11 +21,17 @@ _KEPT = 100
 
 
 class SetAside(NamedTuple):
-    """One file in quarantine."""
+    """One file in quarantine, or one instance with all its files."""
 
-    #: Without its ending.
+    #: Of a file without its ending.
     name: str
     reason: str
+    is_folder: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it lies now."""
+        return f"{QUARANTINE}/{self.name}" if self.is_folder else path_of(QUARANTINE, self.name)
 
     @property
     def folder(self) -> str:
@@ -46,7 +52,7 @@ class Quarantine:
     def take(self, folder: str, name: str, reason: str) -> None:
         """Move a file here, durable on return; it may be gone already."""
         aside = self._name(folder, name)
-        self._say(aside, folder, name, reason)
+        self._say(aside, path_of(folder, name), reason)
         try:
             self._fs.rename(path_of(folder, name), path_of(QUARANTINE, aside))
         except FileNotFoundError:
@@ -55,25 +61,36 @@ class Quarantine:
         self._fs.sync_dir(QUARANTINE)
         self._fs.sync_dir(folder)
 
+    def take_folder(self, folder: str, reason: str) -> None:
+        """Move a directory here with all in it, durable on return."""
+        above, _, name = folder.rpartition("/")
+        aside = self._name(above, name)
+        self._say(aside, folder, reason)
+        self._fs.rename(folder, f"{QUARANTINE}/{aside}")
+        self._fs.sync_dir(QUARANTINE)
+        self._fs.sync_dir(above)
+
     def keep(self, folder: str, name: str, text: bytes, reason: str) -> None:
         """Keep a copy of a file that is about to be replaced, durable on return."""
         aside = self._name(folder, name)
-        self._say(aside, folder, name, reason)
+        self._say(aside, path_of(folder, name), reason)
         atomic_write(self._fs, path_of(QUARANTINE, aside), text, f".tmp-{aside}{ENDING}")
 
-    def _say(self, aside: str, folder: str, name: str, reason: str) -> None:
+    def _say(self, aside: str, place: str, reason: str) -> None:
         self.count += 1
-        log.error("record.quarantined", extra={"file": path_of(folder, name), "reason": reason, "store": self._root})
-        text = f"{path_of(folder, name)}: {reason}\n".encode("utf-8", "backslashreplace")
+        log.error("record.quarantined", extra={"file": place, "reason": reason, "store": self._root})
+        text = f"{place}: {reason}\n".encode("utf-8", "backslashreplace")
         atomic_write(self._fs, f"{QUARANTINE}/{aside}{REASON}", text, f".tmp-{aside}{REASON}")
 
     def _name(self, folder: str, name: str) -> str:
-        """Give a name that is not taken: time, directory, name."""
+        """Give a name that is not taken: time, directory, name. The id of an instance is part of the name."""
+        if folder.startswith(f"{INSTANCES}/"):
+            folder, name = INSTANCES, f"{folder.removeprefix(f'{INSTANCES}/')}-{name}"
         when = stamp(self._clock.now()).replace(":", "").replace("-", "")
         stem = f"{when}-{folder.replace('/', '+')}-{encoded(name)[:_KEPT]}"
         taken, number = set(self._fs.listdir(QUARANTINE)), 1
         free = stem
-        while f"{free}{ENDING}" in taken or f"{free}{REASON}" in taken:
+        while taken & {free, f"{free}{ENDING}", f"{free}{REASON}"}:
             number += 1
             free = f"{stem}-{number}"
         return free
@@ -84,7 +101,13 @@ class Quarantine:
             return []
         names = self._fs.listdir(QUARANTINE)
         found = [name[: -len(ENDING)] for name in names if name.endswith(ENDING) and not name.startswith(".")]
-        return [SetAside(name, self._reason(name)) for name in found]
+        # Of a directory the reason has the name, and nothing else.
+        said = {name[: -len(REASON)] for name in names if name.endswith(REASON)} - set(found)
+        whole = [name for name in names if name in said]
+        return [
+            *(SetAside(name, self._reason(name)) for name in found),
+            *(SetAside(name, self._reason(name), is_folder=True) for name in whole),
+        ]
 
     def _reason(self, name: str) -> str:
         try:

@@ -20,12 +20,13 @@ from holdfast.model.times import Timestamp
 from holdfast.stores.dir import feed, identity, intent, kinds, writing
 from holdfast.stores.dir.camel import fields_of
 from holdfast.stores.dir.feed import Feed
+from holdfast.stores.dir.flowfiles import STATE, instance_folders
 from holdfast.stores.dir.identity import Counters
-from holdfast.stores.dir.intent import Effect, Image, Intent
+from holdfast.stores.dir.intent import Append, Effect, Image, Intent
 from holdfast.stores.dir.kinds import FEED, INTENT, STATES
 from holdfast.stores.dir.names import is_canonical, stem_of
 from holdfast.stores.dir.reader import Irregular, shares_in, text_at
-from holdfast.stores.dir.text import Unreadable
+from holdfast.stores.dir.text import Unreadable, whole
 from holdfast.stores.dir.writing import path_of
 
 log = logging.getLogger("holdfast.stores.dir")
@@ -165,21 +166,22 @@ class Recovery:
         """Do what an intent says, where that is not done; make durable what is."""
         todo: list[Effect] = []
         for effect in one.body.effects:
-            if isinstance(effect, Image) and self._has(effect):
+            if isinstance(effect, Image) and self._has(effect.folder, effect.name, effect.seq):
                 self._sync(path_of(effect.folder, effect.name))
                 self._fs.sync_dir(effect.folder)
-            else:
+            elif not isinstance(effect, Append) or not self._has(effect.folder, STATE, effect.seq):
+                # An append that the execution's own file counts was durable before that file was put.
                 todo.append(effect)
         writing.apply(self._fs, todo, lambda _image, _seen: None)
         # Images that were there already may share a directory with what has just gone: their names were synced above.
 
-    def _has(self, image: Image) -> bool:
-        """Tell whether the file of an image is there, in this state or a later one."""
+    def _has(self, folder: str, name: str, number: int) -> bool:
+        """Tell whether a file is there, in the state of that number or a later one."""
         try:
-            seq = kinds.number_in(fields_of(text_at(self._fs, image.folder, image.name)))
+            seq = kinds.number_in(fields_of(text_at(self._fs, folder, name, untouched=True)))
         except (FileNotFoundError, Unreadable, Irregular):
             return False
-        return seq is not None and seq >= image.seq
+        return seq is not None and seq >= number
 
     def _sync(self, path: str) -> None:
         handle = self._fs.open(path, "append")
@@ -189,24 +191,10 @@ class Recovery:
             self._fs.close(handle)
 
 
-def whole(fs: FS, path: str) -> bytes:
-    """Read a file of whatever size."""
-    found = fs.stat(path)
-    if found is None:
-        raise FileNotFoundError(2, "no such file", path)
-    handle = fs.open(path, "read")
-    try:
-        text = b""
-        while len(text) < found.size and (piece := fs.read(handle, found.size - len(text), len(text))):
-            text += piece
-        return text
-    finally:
-        fs.close(handle)
-
-
 def numbers(fs: FS) -> Iterator[int]:
     """Walk the numbers of all records. Reads every file: only where nothing else tells how far the store was."""
-    for folder in (*_shares(fs), *kinds.FOLDERS.values()):
+    folders = (folder for places in kinds.PLACES.values() for folder in places)
+    for folder in (*_shares(fs), *folders, *instance_folders(fs)):
         for name in fs.listdir(folder) if fs.stat(folder) is not None else ():
             stem = stem_of(name)
             if stem is None or not is_canonical(stem.replace(",", "")):

@@ -22,16 +22,17 @@ from holdfast.journal.opening import take_lock
 from holdfast.model.times import FIRST
 from holdfast.stores.dir import feed, identity, intent, kinds
 from holdfast.stores.dir.below import Below
+from holdfast.stores.dir.flowfiles import instance_in
 from holdfast.stores.dir.identity import Counters
-from holdfast.stores.dir.kinds import FEED, FOLDERS, INTENT, PENDING, QUARANTINE, STATES
+from holdfast.stores.dir.kinds import FEED, INSTANCES, INTENT, PENDING, PLACES, QUARANTINE, STATES
 from holdfast.stores.dir.names import encoded, id_in, stem_of
 from holdfast.stores.dir.quarantine import REASON, Quarantine, SetAside
 from holdfast.stores.dir.reader import Irregular, text_at
-from holdfast.stores.dir.recovery import numbers, whole
+from holdfast.stores.dir.recovery import numbers
 from holdfast.stores.dir.restoring import file_plans
 from holdfast.stores.dir.store import DirStore
 from holdfast.stores.dir.strangers import history, stranger
-from holdfast.stores.dir.text import Unreadable
+from holdfast.stores.dir.text import Unreadable, whole
 from holdfast.stores.dir.writing import path_of
 from holdfast.stores.wal import ROOM
 
@@ -155,8 +156,11 @@ def _take_out(data: FS, firsts: list[int], end: feed.End | None) -> None:
 
 def _plan_return(made: DirPlan, data: FS, aside: SetAside) -> None:
     """Plan to bring back a file that was edited since it was set aside."""
-    place = f"data/{QUARANTINE}/{aside.name}.json"
-    moved, said = data.stat(path_of(QUARANTINE, aside.name)), data.stat(f"{QUARANTINE}/{aside.name}{REASON}")
+    place = f"data/{aside.place}"
+    if aside.is_folder:
+        _plan_instance(made, data, aside)
+        return
+    moved, said = data.stat(aside.place), data.stat(f"{QUARANTINE}/{aside.name}{REASON}")
     if moved is None or (said is not None and moved.mtime_ns <= said.mtime_ns):
         made.lines.append(f"{place}: {aside.reason.rstrip('.')}. It stays until it is edited.")
         return
@@ -172,6 +176,31 @@ def _plan_return(made: DirPlan, data: FS, aside: SetAside) -> None:
     )
 
 
+def _plan_instance(made: DirPlan, data: FS, aside: SetAside) -> None:
+    """Plan to bring back an instance that can be read now, unless another one has its id by now."""
+    place = f"data/{aside.place}"
+    name = aside.name.split("-", 2)[2]
+    try:
+        home = instance_in(data, aside.place)
+    except (Unreadable, Irregular) as problem:
+        made.lines.append(f"{place}: instance {name}: {problem}. It stays.")
+        return
+    if data.stat(home) is not None:
+        made.lines.append(f"{place}: there is another instance of its id by now. It stays.")
+        return
+    made.add(
+        f"{place}: can be read now. It would return to data/{home}.",
+        f"{place}: returned to data/{home}",
+        partial(_return_folder, data, aside.place, home),
+    )
+
+
+def _return_folder(data: FS, place: str, home: str) -> None:
+    data.rename(place, home)
+    data.sync_dir(INSTANCES)
+    data.sync_dir(QUARANTINE)
+
+
 def _home(data: FS, aside: SetAside) -> tuple[str, str]:
     """Give where a file belongs now. Raises Unreadable if it belongs nowhere."""
     text = text_at(data, QUARANTINE, aside.name)
@@ -184,10 +213,10 @@ def _home(data: FS, aside: SetAside) -> tuple[str, str]:
             stranger(text, name, FIRST, "new")
             folder = PENDING  # from where it is taken as what it is: somebody's wish
     else:
-        kind = next((kind for kind, place in FOLDERS.items() if place == folder), None)
+        kind = next((kind for kind, places in PLACES.items() if folder in places), None)
         if kind is None:
             raise Unreadable("it came from no directory of records")
-        kinds.read(kind, name, text)
+        kinds.read(kind, folder, name, text)
     taken = data.stat(path_of(folder, name))
     return folder, name if taken is None else encoded(aside.name)
 

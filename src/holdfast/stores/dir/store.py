@@ -24,6 +24,7 @@ from holdfast.journal.fs import FS, Lock, OsFS, filesystem_kind, is_network, pro
 from holdfast.journal.opening import take_lock
 from holdfast.model.events import Event, JobCreated, encode_event
 from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import Turn
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
@@ -33,14 +34,16 @@ from holdfast.stores.beside.blobfiles import FileBlobs
 from holdfast.stores.beside.logfiles import FileLogs
 from holdfast.stores.beside.rosterfiles import FileRoster
 from holdfast.stores.beside.sessions import LockedSessions
-from holdfast.stores.dir import identity, intent, jobfile, writing
+from holdfast.stores.dir import identity, intent, jobfile, trash, writing
 from holdfast.stores.dir.below import Below
 from holdfast.stores.dir.checking import findings
-from holdfast.stores.dir.effects import effects_of
+from holdfast.stores.dir.effects import plan_of
 from holdfast.stores.dir.ended import read_ended
 from holdfast.stores.dir.feed import ROTATE
+from holdfast.stores.dir.floweffects import BatchPlan
+from holdfast.stores.dir.histories import Histories
 from holdfast.stores.dir.identity import Counters
-from holdfast.stores.dir.intent import Drop, Effect, Image, Told
+from holdfast.stores.dir.intent import Drop, Effect, Image, Told, Trash
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.kinds import INTENT
 from holdfast.stores.dir.names import name_of
@@ -83,7 +86,7 @@ class DirStore:
         self._closed = False
         #: Further effects that go with the next change of a job.
         self._errands: dict[str, list[Effect]] = {}
-        self._tables = DirTables(self._read_ended, self._is_touched)
+        self._tables = DirTables(self._read_ended, self._is_touched, Histories(self._fs, path))
         opened = load(self._fs, path, clock, self._tables, readonly=readonly, fresh=fresh)
         self._opened = opened
         if opened.uncounted:
@@ -142,9 +145,10 @@ class DirStore:
             )
 
     def _count_tokens(self) -> None:
-        """Find the highest token in the runs of all jobs, since nothing else tells it."""
+        """Find the highest token in the runs of all jobs and in all turns, since nothing else tells it."""
         authority = self._tables.get(Authority, AUTHORITY) or Authority()
-        highest = max((run.token or 0 for run in self._tables.all(Run)), default=0)
+        granted = (*(run.token for run in self._tables.all(Run)), *(turn.token for turn in self._tables.all(Turn)))
+        highest = max((token or 0 for token in granted), default=0)
         if highest > authority.last_token:
             self._tables.put(Authority, AUTHORITY, msgspec.structs.replace(authority, last_token=Token(highest)))
 
@@ -179,8 +183,8 @@ class DirStore:
         try:
             with telling(self._path, "committing"):
                 self._rotate()
-                effects = effects_of(self._tables, self._places, self._extras, self._errands)
-                intended = intent.intent_of(events, effects)
+                plan = plan_of(self._tables, self._places, self._extras, self._errands)
+                intended = intent.intent_of(events, plan.effects)
                 draft = self._draft(intended)
                 begun = True
                 self._fs.rename(draft, path_of(INTENT, intended.name))
@@ -188,7 +192,7 @@ class DirStore:
                 # With this the commit is made.
                 self._fs.sync_dir(INTENT)
                 reach("dir.intended")
-                writing.apply(self._fs, effects, self._noted)
+                writing.apply(self._fs, plan.effects, self._noted)
                 reach("dir.applied")
                 self._feed.append(events)
                 reach("dir.told")
@@ -212,12 +216,22 @@ class DirStore:
             raise
         # It is durable, whatever comes from here on.
         self._last = self._tables.seq
-        self._publish(effects)
+        self._publish(plan)
         self._added.notify_all()
         # If its removal does not reach the disk, the next opening removes it: the feed has its events.
         with suppress(OSError):
             self._fs.unlink(path_of(INTENT, intended.name))
+        self._tidy(plan)
         reach("dir.committed")
+
+    def _tidy(self, plan: BatchPlan) -> None:
+        """Remove what nothing counts any more: the next opening does it, where this does not."""
+        if any(isinstance(effect, Trash) for effect in plan.effects):
+            with suppress(OSError):
+                trash.sweep(self._fs)
+        for folder in plan.hollow:
+            with suppress(OSError):
+                self._fs.rmdir(folder)
 
     def _draft(self, intended: intent.Intent) -> str:
         """Write the intent under a name that counts for nothing. Raises StoreFull if there was no room for it."""
@@ -257,9 +271,15 @@ class DirStore:
         if intent.is_state(image.folder):
             self._places.arrive(image.name, image.folder, seen)
 
-    def _publish(self, effects: Sequence[Effect]) -> None:
+    def _publish(self, plan: BatchPlan) -> None:
         """Bring what is only in memory to what the files say."""
-        for effect in effects:
+        kept = self._tables.histories.kept
+        for history_id, now in plan.kept.items():
+            if now is None:
+                kept.pop(history_id, None)
+            else:
+                kept[history_id] = now
+        for effect in plan.effects:
             if isinstance(effect, Drop) and self._places.folders.get(effect.name) == effect.folder:
                 self._places.leave(effect.name)
         for kind, key in self._tables.changed():
@@ -267,6 +287,7 @@ class DirStore:
                 self._forget_runs(run.job_id)
             elif kind is Job and key not in self._tables.records[Job]:
                 self._extras.pop(key, None)
+        self._tables.let_go()
 
     def _forget_runs(self, job_id: JobId) -> None:
         """Forget the runs that a job's file does not keep."""

@@ -1,21 +1,25 @@
 """The tables of `memory:`, filled from files: live jobs at opening, ended ones when somebody asks for them.
 
 A look-up that concerns live jobs, settings or one job alone reads at most that job's file. Any other look-up, one that
-comes to be tomorrow included, first reads the files of all ended jobs; from then on it costs nothing.
+comes to be tomorrow included, first reads the files of all ended jobs; from then on it costs nothing. Events of
+histories are here only until their batch is durable; from then on they are read from their files, each time.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from holdfast.model.ids import JobId, Token
+from holdfast.model.instances import Execution, HistoryRow
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Key, Record, key_of
 from holdfast.model.times import Timestamp
 from holdfast.stores.batch import BatchTables
+from holdfast.stores.beside.naming import named_by
+from holdfast.stores.dir.histories import Histories
 from holdfast.stores.dir.jobfile import JobFile
 from holdfast.stores.dir.names import name_of
 from holdfast.stores.tables import Tables
@@ -28,10 +32,10 @@ NARROW = frozenset(
     {"get", "all", "runs", "last_run", "run_by_token", "successors", "due", "next_due", "put", "load", "promote"}
     | {"granted_by", "local_leases", "ready", "running", "running_with", "running_of", "active_of", "by_name"}
     | {"schedules_of", "queued", "band", "bands", "edge", "beside", "reservation", "direct", "webhooks"}
-    | {"turn_of", "live_groups", "groups", "deliveries", "begin", "add", "replay", "undo", "changed", "let_go"}
+    | {"turn_of", "live_groups", "groups", "deliveries", "begin", "add", "replay", "undo", "changed"}
     | {"turn_by_token", "local_turns", "stuck_turns", "candidates", "visible", "mail", "timers", "executions"}
     | {"children", "history", "keys", "decisions", "leased", "owned_queues", "affinities", "is_spoken_of"}
-    | {"instances", "flow_totals", "mail_totals"}
+    | {"instances", "flow_totals", "mail_totals", "names", "named", "let_go"}
 )
 
 
@@ -57,9 +61,12 @@ def _after_reading(lookup: Callable[..., Any]) -> Callable[..., Any]:
 class DirTables(BatchTables):
     """Tables that read what they are asked for."""
 
-    def __init__(self, read: Callable[[str, str], JobFile | None], touched: Callable[[Job], bool]) -> None:
+    def __init__(
+        self, read: Callable[[str, str], JobFile | None], touched: Callable[[Job], bool], histories: Histories
+    ) -> None:
         """Read an ended job by `read(name, directory)`; `touched` tells whether somebody changed a pending file."""
         super().__init__()
+        self.histories = histories
         self._read = read
         self._touched = touched
         #: Name → directory of ended jobs nobody has asked for yet.
@@ -107,6 +114,9 @@ class DirTables(BatchTables):
 
     def get(self, kind: type[R], key: Key) -> R | None:
         """Give the record of that key, or None."""
+        if kind is HistoryRow and key not in self.records[kind]:
+            history_id, _, event_id = key.partition("\0")
+            return cast("R | None", self.histories.row(int(history_id), int(event_id)))
         if self.unread and key not in self.records[kind]:
             if kind is Job:
                 self.read_one(key)
@@ -118,7 +128,15 @@ class DirTables(BatchTables):
         """Walk every record of a table, in the order of its key."""
         if kind is Job or kind is Run:
             self.read_all()
+        if kind is HistoryRow:
+            return cast("Iterator[R]", self._all_rows())
         return super().all(kind)
+
+    def _all_rows(self) -> Iterator[HistoryRow]:
+        """Walk the events of all histories."""
+        executions: Iterable[Execution] = self.records[Execution].values()
+        for history_id in sorted(execution.history_id for execution in executions):
+            yield from self.history(history_id)
 
     def runs(self, job_id: JobId) -> Sequence[Run]:
         """Give the job's runs, oldest first."""
@@ -158,3 +176,44 @@ class DirTables(BatchTables):
     ) -> Iterator[Job]:
         """Walk the ready jobs of these queues; one whose file somebody changed waits until that was looked at."""
         return (job for job in super().ready(namespace, queues, job_types, now, free=free) if not self._touched(job))
+
+    # --- histories ----------------------------------------------------------------------------------------------------
+
+    def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
+        """Give the events of a history with ids above `after`, by id; all, or the first ones."""
+        new = super().history(history_id, after)
+        if not new:
+            return self.histories.rows(history_id, after, limit)
+        rows = [*self.histories.rows(history_id, after), *new]
+        return sorted(rows, key=lambda row: row.event_id)[:limit]
+
+    def let_go(self) -> None:
+        """Forget the events of a batch that is durable: their files have them, or they are gone with those."""
+        super().let_go()
+        self.records[HistoryRow].clear()
+        self._histories.clear()
+
+    def put(self, kind: type[Record], key: Key, record: Record | None) -> Record | None:
+        """Set a record, or remove it with None; return the one before. A history comes and goes with its execution."""
+        before = super().put(kind, key, record)
+        if kind is Execution and self._named is not None:
+            old, new = cast("Execution | None", before), cast("Execution | None", record)
+            if old is not None and (new is None or new.history_id != old.history_id):
+                self._named.subtract(self._named_in(old))
+            if new is not None and (old is None or new.history_id != old.history_id):
+                self._named.update(self._named_in(new))
+        return before
+
+    def names(self, digest: str) -> bool:
+        """Tell whether a record names that blob."""
+        if self._named is None:
+            self.read_all()
+            super().names("")
+            assert self._named is not None
+            for execution in self.records[Execution].values():
+                self._named.update(self._named_in(execution))
+        return super().names(digest)
+
+    def _named_in(self, execution: Execution) -> Iterator[str]:
+        """Walk the blobs that the events of a history on the disk name."""
+        return (digest for row in self.histories.rows(execution.history_id) for digest in named_by(row))

@@ -55,6 +55,26 @@ def read_bytes(fs: FS, path: str) -> bytes:
     return text
 
 
+def whole(fs: FS, path: str) -> bytes:
+    """Read a file of whatever size. Raises OSError."""
+    found = fs.stat(path)
+    if found is None:
+        raise FileNotFoundError(2, "no such file", path)
+    with reading(fs, path) as handle:
+        text = b""
+        while len(text) < found.size and (piece := fs.read(handle, found.size - len(text), len(text))):
+            text += piece
+    return text
+
+
+def unblanked(text: bytes) -> bytes:
+    """Give a text that only we write without its blanks, however large or deep it is. Raises Unreadable."""
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (ValueError, RecursionError) as problem:
+        raise Unreadable(f"not JSON: {problem}") from None
+
+
 #: What tells one state of a file from another: inode, bytes, time of change.
 Signature = tuple[int, int, int]
 

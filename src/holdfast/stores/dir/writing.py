@@ -2,7 +2,9 @@
 
 `put`: create a draft beside → write → sync it → rename it → sync the directory. `drop`: unlink → sync the directory.
 Several at once: all drafts are written before the first is synced, so that one flush of the disk serves many; all
-targets are durable before the first source goes. No file is changed in place.
+targets are durable before the first source goes. No file is changed in place but histories, which only grow: what is
+appended is durable before the execution's own file counts it. What goes to the trash goes first: its name may be taken
+anew by the same commit.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.journal.fs import FS, Handle, atomic_write, parent, write_all
-from holdfast.stores.dir.intent import Drop, Effect, Image
+from holdfast.journal.fs import FS, Handle, atomic_write, write_all
+from holdfast.stores.dir import trash
+from holdfast.stores.dir.folders import make
+from holdfast.stores.dir.histories import append
+from holdfast.stores.dir.intent import Append, Drop, Effect, Image, Trash
 from holdfast.stores.dir.names import DRAFT, ENDING
 from holdfast.stores.dir.text import Signature, pretty, signature
 
@@ -48,6 +53,10 @@ def drop(fs: FS, folder: str, name: str) -> None:
 
 def apply(fs: FS, effects: Sequence[Effect], noted: Noted) -> None:
     """Do what a commit does to the files; durable on return."""
+    trash.discard(fs, [effect for effect in effects if isinstance(effect, Trash)])
+    for effect in effects:
+        if isinstance(effect, Append):
+            append(fs, effect)
     images = [effect for effect in effects if isinstance(effect, Image)]
     for at in range(0, len(images), SLICE):
         _put_many(fs, images[at : at + SLICE], noted)
@@ -57,7 +66,9 @@ def apply(fs: FS, effects: Sequence[Effect], noted: Noted) -> None:
     for gone in drops:
         with suppress(FileNotFoundError):
             fs.unlink(path_of(gone.folder, gone.name))
-    _sync_dirs(fs, (gone.folder for gone in drops))
+    for folder in dict.fromkeys(gone.folder for gone in drops):
+        with suppress(FileNotFoundError):  # gone with all in it
+            fs.sync_dir(folder)
 
 
 def _sync_dirs(fs: FS, folders: Iterable[str]) -> None:
@@ -93,13 +104,6 @@ def _draft(fs: FS, image: Image) -> Handle:
     except FileNotFoundError:
         make(fs, image.folder)
     return fs.open(draft, "create")
-
-
-def make(fs: FS, folder: str) -> None:
-    """Make a directory whose name stays; it may be there already."""
-    with suppress(FileExistsError):
-        fs.mkdir(folder)
-    fs.sync_dir(parent(folder))
 
 
 def image_of(folder: str, name: str, seq: int, text: bytes) -> Image:
