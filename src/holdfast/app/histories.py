@@ -18,7 +18,7 @@ def exported(view: View, blobs: Blobs, instance_id: str, *, redact: bool = False
     """Give all executions that are kept of an instance. Raises WorkflowNotFound, HistoryCorrupt."""
     state = state_of(view, blobs, instance_id)
     histories = {
-        one.execution_id: events_of(blobs, view.history(one.history_id), one.execution_id)
+        one.execution_id: events_of(blobs, view.history(one.history_id), one.execution_id, instance_id)
         for one in view.executions(instance_id)
     }
     kept = {number: events for number, events in histories.items() if events}

@@ -97,7 +97,7 @@ class Instance(Generic[R]):
             number = self.look(view).execution_id if execution_id is None else execution_id
             execution = view.get(Execution, execution_key(self.id, number))
             rows = [] if execution is None else view.history(execution.history_id)
-        return events_of(engine.store.blobs, rows, number)
+        return events_of(engine.store.blobs, rows, number, self.id)
 
     def executions(self) -> Sequence[Execution]:
         """List its executions, oldest first."""
@@ -182,7 +182,7 @@ class Instance(Generic[R]):
                 return plain
             value: R = definition.codec.unpack_result(msgspec.Raw(text.encode()))
             return value
-        ended = events_of(blobs, last, state.execution_id)
+        ended = events_of(blobs, last, state.execution_id, self.id)
         kind = ended[-1].kind if ended else None
         details = kind.details if isinstance(kind, OrchestrationFailed) else None
         if state.status is InstanceStatus.CANCELLED:

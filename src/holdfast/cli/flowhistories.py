@@ -20,7 +20,7 @@ def history_of(view: View, blobs: Blobs, instance_id: str, execution_id: int | N
         if execution_id is None:
             return []
         raise NotFound(f"instance {instance_id!r} has no execution {number}.", instance=instance_id)
-    return events_of(blobs, view.history(execution.history_id), number)
+    return events_of(blobs, view.history(execution.history_id), number, instance_id)
 
 
 def output_of(view: View, blobs: Blobs, state: InstanceState) -> str | None:

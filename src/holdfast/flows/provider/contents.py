@@ -46,15 +46,26 @@ def item_of(blobs: Blobs, raw: msgspec.Raw) -> WorkItem:
     return item
 
 
-def events_of(blobs: Blobs, rows: Iterable[HistoryRow], execution_id: int) -> list[Event]:
-    """Read a history. Raises HistoryCorrupt, naming execution and event, never gives a shorter one."""
+def events_of(blobs: Blobs, rows: Iterable[HistoryRow], execution_id: int, instance: str | None = None) -> list[Event]:
+    """Read a history. Raises HistoryCorrupt, naming execution and event, never gives a shorter one.
+
+    Who does not say whose it is adds that to the message.
+    """
     events = []
     for row in rows:
         try:
             events.append(decode_event(whole(blobs, row.event)))
         except (msgspec.MsgspecError, ValueError, HoldfastError) as problem:
             message = f"execution {execution_id}, event {row.event_id}: cannot be read: {problem}"
-            raise HistoryCorrupt(message, execution_id=execution_id, event_id=row.event_id) from problem
+            if instance is None:
+                raise HistoryCorrupt(message, execution_id=execution_id, event_id=row.event_id) from problem
+            raise HistoryCorrupt(
+                f"instance {instance!r}, {message}. Nothing was changed.",
+                hint=f"End it with `holdfast workflows fail {instance}`, or restore the store from a copy.",
+                instance=instance,
+                execution_id=execution_id,
+                event_id=row.event_id,
+            ) from problem
     return events
 
 
