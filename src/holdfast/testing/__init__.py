@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.corruption import corrupt_history
     from holdfast.testing.crashsafe.proving import assert_crash_safe
+    from holdfast.testing.histories import workflow_histories
     from holdfast.testing.jobs import assert_enqueued, drain, enqueued, inline, use
     from holdfast.testing.killing import killed_at
+    from holdfast.testing.replaying import replay
     from holdfast.testing.simfs import SimCrash, SimFS
     from holdfast.testing.simvfs import SimVfs
     from holdfast.testing.worlds import virtual
@@ -30,8 +32,10 @@ __all__ = [
     "enqueued",
     "inline",
     "killed_at",
+    "replay",
     "use",
     "virtual",
+    "workflow_histories",
 ]
 
 _HOMES = {
@@ -46,8 +50,10 @@ _HOMES = {
     "enqueued": "holdfast.testing.jobs",
     "inline": "holdfast.testing.jobs",
     "killed_at": "holdfast.testing.killing",
+    "replay": "holdfast.testing.replaying",
     "use": "holdfast.testing.jobs",
     "virtual": "holdfast.testing.worlds",
+    "workflow_histories": "holdfast.testing.histories",
 }
 
 

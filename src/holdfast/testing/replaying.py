@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app.codec import SignatureCodec
+from holdfast.app.instances import Instance
 from holdfast.errors import InvalidValue
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.execution import Execution
@@ -41,14 +42,16 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    history: Sequence[Event] | str | Path, workflow: Workflow[..., Any], *, until: int | None = None
+    history: Sequence[Event] | str | Path | Instance[Any], workflow: Workflow[..., Any], *, until: int | None = None
 ) -> ReplayResult:
-    """Replay a history, or the newest one of an exported file, up to event `until`, with this code.
+    """Replay a history, that of a run, or the newest one of an exported file, up to event `until`, with this code.
 
     The code is used whatever version was recorded. Raises NondeterminismError if it does not do what the history says,
     HistoryCorrupt if it is no history.
     """
     definitions = Definitions(SignatureCodec)
+    if isinstance(history, Instance):
+        history = history.history()
     if isinstance(history, str | Path):
         file = read_file(Path(history).read_bytes(), str(history))
         return _replay(_newest(file), workflow.definition, definitions, until, is_redacted=file.redacted)
