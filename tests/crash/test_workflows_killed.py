@@ -119,7 +119,7 @@ def test_three_processes_killed_again_and_again_end_every_workflow_once_with_wha
 # --- one process after the other --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["wal"])
+@pytest.mark.parametrize("scheme", ["wal", "dir"])
 def test_a_process_alone_on_its_store_is_killed_again_and_again_and_the_next_one_goes_on(place, scheme):
     url = f"{scheme}:{place / 'store'}"
     for number, point in enumerate(POINTS[scheme][:POINTS_ALONE], 1):

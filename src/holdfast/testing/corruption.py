@@ -19,6 +19,7 @@ from holdfast.stores.dir.text import whole
 from holdfast.stores.protocol import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.kinds import BY_KIND
+from holdfast.stores.wal import WalStore
 
 #: JSON that is neither an item nor an event.
 NONSENSE = msgspec.Raw(b'{"damaged":true}')
@@ -55,6 +56,8 @@ def _overwrite(store: Store, record: HistoryRow | Message) -> None:
     with store.write() as batch:
         tables: Any = batch
         tables.put(kind, key_of(record), record)
+    if isinstance(store, WalStore):
+        store.snapshot()  # no event tells of it: else the next opening would fold what was there before
 
 
 def _overwrite_line(histories: Histories, row: HistoryRow) -> None:
