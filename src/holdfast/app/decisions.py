@@ -29,6 +29,8 @@ class DecisionState(msgspec.Struct, frozen=True, kw_only=True):
     #: The instance that asked.
     instance: str
     prompt: str
+    #: What stands behind the question.
+    detail: str | None
     #: The answers there are; None for any text.
     options: tuple[str, ...] | None
     assignee: str | None
@@ -125,6 +127,7 @@ def state_of(record: Record) -> DecisionState:
         id=record.decision_id,
         instance=record.instance_id,
         prompt=asked.prompt,
+        detail=asked.detail,
         options=record.options,
         assignee=asked.assignee,
         created_at=record.created_at,

@@ -101,7 +101,15 @@ class _Found:
 
 
 def reset_command(
-    view: View, blobs: Blobs, instance_id: str, *, to: int | None, now_ms: int, cmd: str, reason: str = ""
+    view: View,
+    blobs: Blobs,
+    instance_id: str,
+    *,
+    to: int | None,
+    now_ms: int,
+    cmd: str,
+    reason: str = "",
+    actor: str = "",
 ) -> ResetInstance:
     """Have an instance go on from event `to`, by default from before the turn that failed.
 
@@ -138,6 +146,7 @@ def reset_command(
         keys=wishes(found.keys(view, blobs)),
         reason=reason,
         cmd=cmd,
+        actor=actor,
     )
 
 
@@ -152,6 +161,7 @@ def fork_command(
     now_ms: int,
     seed: int,
     cmd: str,
+    actor: str = "",
 ) -> ForkInstance:
     """Begin instance `fork` with the history of another up to event `to`; with other input at its start.
 
@@ -177,10 +187,13 @@ def fork_command(
         messages=(_again(ResumeInstance(instance=fork, execution_id=1), copied[0].timestamp_ms),),
         keys=wishes(keys),
         cmd=cmd,
+        actor=actor,
     )
 
 
-def fail_command(view: View, blobs: Blobs, instance_id: str, *, reason: str, now_ms: int, cmd: str) -> FailInstance:
+def fail_command(
+    view: View, blobs: Blobs, instance_id: str, *, reason: str, now_ms: int, cmd: str, actor: str = ""
+) -> FailInstance:
     """End an instance that is blocked or damaged. Raises WorkflowNotFound."""
     found = _Found(view, blobs, instance_id)
     is_whole = bool(found.events) or found.damage is None
@@ -208,6 +221,7 @@ def fail_command(view: View, blobs: Blobs, instance_id: str, *, reason: str, now
         messages=tuple(_message(one) for one in told),
         damaged=found.damage is not None,
         cmd=cmd,
+        actor=actor,
     )
 
 

@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from holdfast.app.decisions import DecisionState, state_of
 from holdfast.cli import workflowrows
-from holdfast.cli.changing import actor, dry_run_option, send
+from holdfast.cli.answering import answer, find
+from holdfast.cli.changing import dry_run_option
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.reviewing import review
 from holdfast.cli.target import store_options, target
-from holdfast.cli.terminal import safe
-from holdfast.cli.values import new_id
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
-from holdfast.errors import AmbiguousId, DecisionNotFound, InvalidArguments
-from holdfast.flows.calls import DECISION
-from holdfast.flows.messages import Answer
+from holdfast.errors import InvalidArguments
 from holdfast.model.decisions import Decision
-from holdfast.model.flowcommands import AnswerDecision, NewMessage
-from holdfast.model.workitems import QueueMessage, encode_item
 from holdfast.stores.protocol import Store, View
 
 _id = click.argument("decision_id", metavar="ID")
-
-
-def _find(view: View, word: str) -> Decision:
-    """Find a question by its id, or an unambiguous beginning. Raises DecisionNotFound or AmbiguousId."""
-    found = [one for one in view.all(Decision) if word and one.decision_id.startswith(word)]
-    if len(found) > 1:
-        ids = sorted(one.decision_id for one in found)
-        message = f"{word} begins more than one id: {', '.join(ids[:10])}. Nothing was changed."
-        raise AmbiguousId(message, hint="Give more of it.", candidates=ids[:10])
-    if not found:
-        message = f"there is no decision {word}. Nothing was changed."
-        raise DecisionNotFound(message, hint="See `holdfast decisions ls`.", decision=word)
-    return found[0]
 
 
 @click.group()
@@ -74,7 +56,7 @@ def show_decision(*, decision_id: str, watch: float | None, output: str) -> None
 
     def look(view: View, store: Store) -> Shown:
         del store
-        state = state_of(_find(view, decision_id))
+        state = state_of(find(view, decision_id))
         return [workflowrows.decision_record(state)], lambda: workflowrows.decision_page(state, out.screen)
 
     show(place, out, watch, look, key="decision_id", one=True)
@@ -90,15 +72,12 @@ def resolve(*, decision_id: str, chosen: str | None, message: str | None, dry_ru
     """Answer a question; the first answer wins."""
     if chosen is None and message is None:
         raise InvalidArguments("an answer needs a choice or --message. Nothing was changed.")
-    with target().look() as view:
-        record = _find(view, decision_id)
-    text = msgspec.json.encode(Answer(chosen=chosen, message=message, by=actor())).decode()
-    item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=text)
-    command = AnswerDecision(
-        cmd=new_id(),
-        decision_id=record.decision_id,
-        message=NewMessage(item=msgspec.Raw(encode_item(item))),
-        chosen=chosen,
-        by=actor(),
-    )
-    send(command, f"decision {safe(record.decision_id)} is answered", dry_run=dry_run)
+    answer(decision_id, chosen, message, dry_run=dry_run)
+
+
+@decisions.command("review")
+@click.option("--instance", help="Only what this instance asks.")
+@store_options
+def review_open(*, instance: str | None) -> None:
+    """Go through the open questions one by one, on a terminal: answer, comment, skip, quit."""
+    review(instance)

@@ -69,6 +69,8 @@ def instance_page(seen: InstanceSeen, output: str | None, screen: Screen) -> lis
         "workflow": f"{state.workflow} {state.version or ''}".strip(),
         "execution": str(state.execution_id),
         "parent": state.parent or "",
+        "fork of": state.forked_from or "",
+        "forks": ", ".join(state.forks),
         "started": state.created_at,
         "ended": state.completed_at or "",
         "says": "" if state.custom_status is None else msgspec.json.encode(state.custom_status).decode(),
@@ -138,6 +140,7 @@ def decision_page(state: DecisionState, screen: Screen) -> list[str]:
     """Show a question whole."""
     fields = {
         "question": state.prompt,
+        "context": state.detail or "",
         "options": ", ".join(state.options or ("any text",)),
         "asked by": state.instance,
         "for": state.assignee or "",

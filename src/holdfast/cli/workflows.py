@@ -13,6 +13,7 @@ from holdfast.cli import workflowrows
 from holdfast.cli.changing import confirm, dry_run_option, reason_option, send, yes_option
 from holdfast.cli.flowchecks import add_checks
 from holdfast.cli.flowhistories import history_of, output_of
+from holdfast.cli.flowrepairs import add_repairs
 from holdfast.cli.ids import given
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
 from holdfast.cli.target import Target, now, store_options, target
@@ -44,6 +45,7 @@ def workflows() -> None:
 
 
 add_checks(workflows)
+add_repairs(workflows)
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------

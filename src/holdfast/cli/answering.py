@@ -1,0 +1,46 @@
+"""An answer to a question of a workflow, as one command."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.cli.changing import actor, send
+from holdfast.cli.target import target
+from holdfast.cli.terminal import safe
+from holdfast.cli.values import new_id
+from holdfast.errors import AmbiguousId, DecisionNotFound
+from holdfast.flows.calls import DECISION
+from holdfast.flows.messages import Answer
+from holdfast.model.decisions import Decision
+from holdfast.model.flowcommands import AnswerDecision, NewMessage
+from holdfast.model.workitems import QueueMessage, encode_item
+from holdfast.stores.protocol import View
+
+
+def find(view: View, word: str) -> Decision:
+    """Find a question by its id, or an unambiguous beginning. Raises DecisionNotFound or AmbiguousId."""
+    found = [one for one in view.all(Decision) if word and one.decision_id.startswith(word)]
+    if len(found) > 1:
+        ids = sorted(one.decision_id for one in found)
+        message = f"{word} begins more than one id: {', '.join(ids[:10])}. Nothing was changed."
+        raise AmbiguousId(message, hint="Give more of it.", candidates=ids[:10])
+    if not found:
+        message = f"there is no decision {word}. Nothing was changed."
+        raise DecisionNotFound(message, hint="See `holdfast decisions ls`.", decision=word)
+    return found[0]
+
+
+def answer(word: str, chosen: str | None, message: str | None, *, dry_run: bool = False) -> None:
+    """Answer the question of that id. Raises what refuses it."""
+    with target().look() as view:
+        record = find(view, word)
+    text = msgspec.json.encode(Answer(chosen=chosen, message=message, by=actor())).decode()
+    item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=text)
+    command = AnswerDecision(
+        cmd=new_id(),
+        decision_id=record.decision_id,
+        message=NewMessage(item=msgspec.Raw(encode_item(item))),
+        chosen=chosen,
+        by=actor(),
+    )
+    send(command, f"decision {safe(record.decision_id)} is answered", dry_run=dry_run)
