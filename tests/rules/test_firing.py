@@ -14,7 +14,7 @@ from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, Sc
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later
 from holdfast.rules import fires, timetable
-from holdfast.rules.firing import fire_id
+from holdfast.rules.overlaps import fire_id
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ another. Kept is the text as this version writes it; large ones lie beside their
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, get_type_hints
@@ -53,6 +52,7 @@ from holdfast.model.workitems import (
     TimerFired,
     WorkItem,
     goes_to,
+    start_digest,
 )
 from holdfast.stores.beside.protocol import Blobs
 
@@ -188,7 +188,7 @@ def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
                 orchestration=item.orchestration,
                 version=item.version,
                 parent_instance_id=item.parent_instance,
-                digest=_digest(item.orchestration, item.input) if isinstance(item, StartOrchestration) else None,
+                digest=start_digest(item.orchestration, item.input) if isinstance(item, StartOrchestration) else None,
             )
         case TimerFired():
             return NewMessage(
@@ -201,11 +201,6 @@ def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
             )
         case _:
             return NewMessage(item=text, instance_id=instance_id, kind=kind)
-
-
-def _digest(orchestration: str, text: str) -> str:
-    """Give what starts of the same workflow with the same input have in common, and others do not."""
-    return hashlib.sha256(_encode((orchestration, text))).hexdigest()[:32]
 
 
 def _activity(new: NewActivity, blobs: Blobs, field: str) -> NewActivity:
@@ -346,7 +341,7 @@ def _delta(delta: Delta, blobs: Blobs) -> Delta:
         orchestration_name=None if started is None else started.name,
         orchestration_version=None if started is None else started.version,
         parent_instance_id=None if started is None else started.parent_instance,
-        digest=None if started is None else _digest(started.name, started.input),
+        digest=None if started is None else start_digest(started.name, started.input),
         said=bool(said),
         custom_status=_custom_status(said[-1].status, blobs) if said else NULL,
         keys=tuple(wish for event in events if (wish := _key_wish(event.kind)) is not None),

@@ -105,6 +105,10 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent_instance_id: str | None = None
     waiting_on: tuple[str, ...] | None = None
     pinned_engine_version: str | None = None
+    #: Seconds that the instance is kept once it is over; None: as the store says.
+    retention_s: float | None = None
+    #: Executions that are kept when it goes on as new, the newest; None: all.
+    keep_executions: int | None = None
 
 
 class VersionRange(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,6 +57,10 @@ class ExecutionMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     #: One line per thing waited for, for `explain`.
     waiting_on: tuple[str, ...] | None = None
     pinned_engine_version: str | None = None
+    #: Seconds that the instance is kept once it is over; None: as the store says.
+    retention_s: float | None = None
+    #: Executions that are kept when it goes on as new, the newest; None: all.
+    keep_executions: int | None = None
 
 
 class ScheduledActivityIdentifier(msgspec.Struct, frozen=True, kw_only=True, gc=False):

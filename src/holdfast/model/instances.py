@@ -29,6 +29,8 @@ class InstanceStatus(StrEnum):
 OVER = frozenset({InstanceStatus.COMPLETED, InstanceStatus.FAILED, InstanceStatus.CANCELLED})
 
 
+#: Why a start is parked that waits for another instance of its schedule to end.
+OVERLAP = "overlap"
 #: From so many events, or bytes of them, on an execution should continue as new.
 MANY_EVENTS, MANY_BYTES = 10_000, 10 << 20
 
@@ -58,6 +60,10 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     #: The instance whose history it began with a copy of, and those that began with a copy of its own.
     forked_from: str | None = None
     forks: tuple[str, ...] = ()
+    #: The schedule that began it.
+    schedule_id: str | None = None
+    #: When it goes, once it is over; None: as the store says.
+    keep_until: Timestamp | None = None
 
 
 class Execution(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -116,11 +122,18 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     event_id: int | None = None
     #: Of a start: tells whether another asks for the same.
     digest: str | None = None
+    #: Of a start: the schedule that asked for it.
+    schedule_id: str | None = None
 
     @property
     def is_start(self) -> bool:
         """Tell whether it begins an execution."""
         return self.orchestration is not None
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Tell whether it begins an execution, now or when another one of its schedule has ended."""
+        return self.orchestration is not None and self.parked in (None, OVERLAP)
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -104,7 +104,7 @@ class Saved(Answer, frozen=True, kw_only=True, tag="saved"):
 
 
 class Fired(Answer, frozen=True, kw_only=True, tag="fired"):
-    """What a schedule did: its jobs, oldest first, and how many times passed without one."""
+    """What a schedule did: its jobs or instances, oldest first, and how many times passed without one."""
 
     jobs: tuple[Submitted, ...] = ()
     missed: int = 0

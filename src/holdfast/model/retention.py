@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: Seconds: a hundred years, as good as for ever.
+FOR_EVER_S = 36_525 * 86_400.0
+
 
 class Retention(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long ended work is kept, in seconds, and how much. What is None is decided above: by the store, or built in.
@@ -23,12 +26,14 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True):
     logs_s: float | None = None
     deliveries_s: float | None = None
     reservations_s: float | None = None
-    #: Workflow instances that are over, with their whole trees. Built in: 30 days.
+    #: Workflow instances that are over, with their whole trees, where their workflow says nothing. Built in: 30 days.
     workflows_s: float | None = None
+    #: Executions of an instance that continues as new, the newest. Built in: 10.
+    executions_max: int | None = None
     #: Events of the feed, and at most so many. Built in: 7 days, any number.
     feed_s: float | None = None
     feed_max: int | None = None
 
 
 #: What only the store as a whole can say.
-OF_THE_STORE = ("logs_s", "deliveries_s", "reservations_s", "workflows_s", "feed_s", "feed_max")
+OF_THE_STORE = ("logs_s", "deliveries_s", "reservations_s", "workflows_s", "executions_max", "feed_s", "feed_max")

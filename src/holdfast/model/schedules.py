@@ -24,18 +24,21 @@ class CatchUp(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What becomes of a fire while a job of the schedule is QUEUED or RUNNING."""
+    """What becomes of a fire while a job of the schedule is QUEUED or RUNNING, or an instance of it is not over."""
 
-    #: Its job is made and skipped at once.
+    #: Its job is made and skipped at once; an instance is not begun.
     SKIP = "skip"
-    #: Its job waits until no other job of the schedule runs.
+    #: Its job, or instance, waits until no other of the schedule runs.
     QUEUE = "queue"
     #: Nothing special.
     ALLOW = "allow"
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A wish for jobs at certain times. One of the three targets and one of the three kinds of time is set."""
+    """A wish for jobs, or instances of a workflow, at certain times.
+
+    One of the three targets and one of the three kinds of time is set.
+    """
 
     schedule_id: str
     name: str
@@ -89,6 +92,7 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     namespace: str = ""
     template_id: str | None = None
     job_type: str | None = None
+    workflow: str | None = None
     cron_expression: str | None = None
     interval_s: float | None = None
     run_at: Timestamp | None = None
@@ -113,6 +117,7 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     name: str | msgspec.UnsetType = msgspec.UNSET
     template_id: str | msgspec.UnsetType | None = msgspec.UNSET
     job_type: str | msgspec.UnsetType | None = msgspec.UNSET
+    workflow: str | msgspec.UnsetType | None = msgspec.UNSET
     cron_expression: str | msgspec.UnsetType | None = msgspec.UNSET
     interval_s: float | msgspec.UnsetType | None = msgspec.UNSET
     run_at: Timestamp | msgspec.UnsetType | None = msgspec.UNSET

@@ -6,6 +6,7 @@ text; times are milliseconds since 1970 UTC.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 import msgspec
@@ -179,3 +180,8 @@ def goes_to(item: WorkItem) -> str | None:
             return item.parent_instance
         case _:
             return item.instance
+
+
+def start_digest(orchestration: str, text: str) -> str:
+    """Give what starts of the same workflow with the same input have in common, and others do not."""
+    return hashlib.sha256(msgspec.json.encode((orchestration, text))).hexdigest()[:32]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.errors import InvalidValue
 from holdfast.model.outcomes import Refusal, refuse
+from holdfast.model.payloads import MAX_INLINE, ref_in
 from holdfast.model.schedules import CatchUp, Overlap, Schedule
 from holdfast.rules.checks import (
     MAX_DURATION_S,
@@ -54,10 +55,12 @@ def _problems(schedule: Schedule) -> Iterator[Problem]:
     yield from name_problems("name", schedule.name)
     if schedule.namespace:
         yield from name_problems("namespace", schedule.namespace)
-    if (schedule.template_id is None) == (schedule.job_type is None):
-        yield "target", "name one task, or one template"
+    if sum(target is not None for target in (schedule.template_id, schedule.job_type, schedule.workflow)) != 1:
+        yield "target", "name one task, one template or one workflow"
     if schedule.job_type is not None:
         yield from name_problems("job_type", schedule.job_type)
+    if schedule.workflow is not None:
+        yield from _workflow_problems(schedule, schedule.workflow)
     kinds = (schedule.cron_expression, schedule.interval_s, schedule.run_at)
     if sum(kind is not None for kind in kinds) != 1:
         yield "cron_expression", "give a cron expression, an interval or one time, and only one of them"
@@ -78,3 +81,18 @@ def _problems(schedule: Schedule) -> Iterator[Problem]:
     if schedule.overlap is Overlap.SKIP and schedule.catch_up is CatchUp.ALL:
         yield "overlap", "skip would skip all but one of the fires that catch_up 'all' makes up for"
     yield from option_problems(schedule.options, schedule.namespace)
+
+
+def _workflow_problems(schedule: Schedule, workflow: str) -> Iterator[Problem]:
+    """Check what begins instances: they are no jobs, belong to no namespace, and carry their input with them."""
+    yield from name_problems("workflow", workflow)
+    if schedule.namespace:
+        yield "namespace", "workflows belong to no namespace"
+    if schedule.queue is not None:
+        yield "queue", "an instance of a workflow stands in no queue"
+    if schedule.priority is not None:
+        yield "priority", "an instance of a workflow has no priority"
+    if schedule.options.given():
+        yield "options", "an instance of a workflow takes no options of jobs"
+    if ref_in(schedule.param_overrides) is not None:
+        yield "params", f"for a workflow they have at most {MAX_INLINE:,} bytes"

@@ -1,6 +1,8 @@
-"""Firing: the jobs a schedule makes. By its timetable, by a person's wish, or for times of the past.
+"""Firing: the jobs a schedule makes, or the instances it begins.
 
-The job of a nominal time has an id made from the schedule, the time and the backfill, so that a time makes one job
+By its timetable, by a person's wish, or for times of the past.
+
+What a nominal time makes has an id made from the schedule, the time and the backfill, so that a time makes one job
 however many ask for it. Values are copied into the job: a later edit of schedule or template does not reach it.
 """
 
@@ -13,7 +15,8 @@ import msgspec
 from holdfast.errors import IdReused, InvalidValue
 from holdfast.model.commands import Backfill, Fire, Trigger
 from holdfast.model.events import Event, JobCreated, JobSkipped, ScheduleFired, ScheduleMissed, SchedulePaused
-from holdfast.model.ids import JobId, RunId, uuid5
+from holdfast.model.ids import JobId, RunId
+from holdfast.model.instances import Instance
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Backfilled, Enqueued, Fired, Refusal, Submitted
 from holdfast.model.payloads import NULL, laid_over
@@ -23,7 +26,9 @@ from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer, deny
 from holdfast.rules.draws import Draws
 from holdfast.rules.enqueue import Drafts, draft
+from holdfast.rules.overlaps import Beginnings, fire_id
 from holdfast.rules.schedules import missing
+from holdfast.rules.starts import taken
 from holdfast.rules.state import State
 from holdfast.rules.templates import find_template, new_job
 from holdfast.rules.timetable import Planned, due, how_many, nominal, plan
@@ -32,11 +37,6 @@ replace = msgspec.structs.replace
 
 #: Times one backfill may cover.
 MAX_BACKFILL = 10_000
-
-
-def fire_id(schedule_id: str, fire_at: Timestamp, backfill_id: str = "") -> JobId:
-    """Give the id of the job of a nominal time."""
-    return JobId(uuid5(schedule_id, fire_at, backfill_id))
 
 
 def _job(drafts: Drafts, schedule: Schedule, job_id: JobId, params: msgspec.Raw = NULL) -> Job:
@@ -62,6 +62,11 @@ def _job(drafts: Drafts, schedule: Schedule, job_id: JobId, params: msgspec.Raw 
     )
 
 
+def _is_there(state: State, schedule: Schedule, made: JobId) -> bool:
+    """Tell whether a nominal time, or a wish, has its job, or its instance."""
+    return state.get(Job, made) is not None if schedule.workflow is None else taken(state, made) is not None
+
+
 def _closed(state: State, schedule: Schedule) -> Refusal | None:
     """Say why the target makes no jobs any more, or None."""
     if schedule.template_id is None:
@@ -80,8 +85,8 @@ def decide_fire(state: State, command: Fire, now: Timestamp, draws: Draws) -> De
         return missing(command.schedule_id)
     if schedule.next_fire_at != command.expected:
         # Somebody was faster.
-        made = state.get(Job, fire_id(schedule.schedule_id, command.expected))
-        return answer(Fired(jobs=() if made is None else (Submitted(made.job_id, created=False),)))
+        made = fire_id(schedule.schedule_id, command.expected)
+        return answer(Fired(jobs=(Submitted(made, created=False),) if _is_there(state, schedule, made) else ()))
     try:
         found = due(schedule, now)
         if found is None:
@@ -105,6 +110,7 @@ def decide_fire(state: State, command: Fire, now: Timestamp, draws: Draws) -> De
         )
         events.append(missed)
     drafts = Drafts(state, command, now)
+    begins = Beginnings(state, schedule, command, now)
     for fire_at, following in zip(found.fires, plans[1:], strict=True):
         job_id = fire_id(schedule.schedule_id, fire_at)
         fired = ScheduleFired(
@@ -116,11 +122,15 @@ def decide_fire(state: State, command: Fire, now: Timestamp, draws: Draws) -> De
             is_last=is_once,
             cmd=command.cmd,
         )
-        events.append(fired)
-        created = state.get(Job, job_id) is None
-        if created:
-            events += _made(drafts, schedule, fired, draws)
-        jobs.append(Submitted(job_id, created=created))
+        if _is_there(state, schedule, job_id):
+            events.append(fired)
+            jobs.append(Submitted(job_id, created=False))
+        elif schedule.workflow is not None and (active := begins.must_not_meet()) is not None:
+            events.append(replace(fired, skipped_for=active))
+        else:
+            events.append(fired)
+            events += _made(drafts, schedule, fired, draws) if schedule.workflow is None else begins.begin(job_id)
+            jobs.append(Submitted(job_id, created=True))
     return answer(Fired(jobs=tuple(jobs), missed=found.missed), *events)
 
 
@@ -157,17 +167,30 @@ def decide_trigger(state: State, command: Trigger, now: Timestamp) -> Decision:
     schedule = state.get(Schedule, command.schedule_id)
     if schedule is None:
         return missing(command.schedule_id)
-    existing = state.get(Job, command.job_id)
-    if existing is not None:
-        if existing.schedule_id == schedule.schedule_id and existing.fire_at is None:
-            return answer(Enqueued(jobs=(Submitted(existing.job_id, created=False),)))
-        return deny(IdReused, f"job {existing.job_id} exists already. Nothing was stored.", job_id=existing.job_id)
+    if _is_there(state, schedule, command.job_id):
+        if _is_triggered(state, schedule, command.job_id):
+            return answer(Enqueued(jobs=(Submitted(command.job_id, created=False),)))
+        what = "job" if schedule.workflow is None else "instance"
+        return deny(IdReused, f"{what} {command.job_id} exists already. Nothing was stored.", job_id=command.job_id)
     closed = _closed(state, schedule)
     if closed is not None:
         return answer(closed)
+    if schedule.workflow is not None:
+        begun = Beginnings(state, schedule, command, now).begin(command.job_id, params=command.params)
+        return answer(Enqueued(jobs=(Submitted(command.job_id, created=True),)), *begun)
     job = _job(Drafts(state, command, now), schedule, command.job_id, command.params)
     event = JobCreated(job=job, cmd=command.cmd, actor=command.actor)
     return answer(Enqueued(jobs=(Submitted(job.job_id, created=True),)), event)
+
+
+def _is_triggered(state: State, schedule: Schedule, made: JobId) -> bool:
+    """Tell whether what is there was made by an earlier sending of the same wish."""
+    job = state.get(Job, made)
+    if job is not None:
+        return job.schedule_id == schedule.schedule_id and job.fire_at is None
+    instance = state.get(Instance, made)
+    owners = [message.schedule_id for message in state.mail(made)] if instance is None else [instance.schedule_id]
+    return schedule.schedule_id in owners
 
 
 def backfill_size(schedule: Schedule, since: Timestamp, until: Timestamp) -> int:
@@ -200,10 +223,17 @@ def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision
     drafts = Drafts(state, command, now)
     overlap = Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE
     walk = takewhile(lambda at: at < command.until, nominal(schedule, later(command.since, -1e-6)))
+    begins = Beginnings(state, schedule, command, now)
     events: list[Event] = []
+    count = 0
     for fire_at in islice(walk, command.limit):
         job_id = fire_id(schedule.schedule_id, fire_at, command.backfill_id)
-        if state.get(Job, job_id) is None:
+        if _is_there(state, schedule, job_id):
+            continue
+        count += 1
+        if schedule.workflow is not None:
+            events += begins.begin(job_id, overlap=overlap)
+        else:
             job = replace(
                 _job(drafts, schedule, job_id),
                 fire_at=fire_at,
@@ -211,4 +241,4 @@ def decide_backfill(state: State, command: Backfill, now: Timestamp) -> Decision
                 overlap=overlap.value,
             )
             events.append(JobCreated(job=job, cmd=command.cmd, actor=command.actor))
-    return answer(Backfilled(count=len(events), next_since=next(walk, None)), *events)
+    return answer(Backfilled(count=count, next_since=next(walk, None)), *events)

@@ -47,8 +47,10 @@ def explain_instance(
     """Give the one reason why an instance is where it is; None: there is no such, nor is one to begin."""
     instance = state.get(Instance, instance_id)
     mail = state.mail(instance_id)
-    if instance is None and not any(message.is_start and message.parked is None for message in mail):
+    if instance is None and not any(message.is_to_begin for message in mail):
         return None
+    if instance is None and all(message.parked is not None for message in mail if message.is_start):
+        return _held(state, mail)
     if instance is not None and instance.status in OVER:
         return _ended(state, instance)
     turn = state.get(Turn, instance_id)
@@ -70,6 +72,14 @@ def _ended(state: State, instance: Instance) -> Reason:
         lines = text.strip().splitlines() if isinstance(text, str) else []
         said += f": {lines[-1][:SHOWN]}" if lines else ""
     return Reason(code="ended", sentence=said)
+
+
+def _held(state: State, mail: Sequence[Message]) -> Reason:
+    """Say for which instance of its schedule the start waits."""
+    schedule = next(message.schedule_id for message in mail if message.is_to_begin) or ""
+    other = next(iter(state.begun_by(schedule)), None)
+    until = "another one of its schedule has begun and ended" if other is None else f"instance {other} has ended"
+    return Reason(code="waiting", sentence=f"waits until {until}; one at a time", holder=other)
 
 
 def _blocked(turn: Turn | None) -> Reason | None:

@@ -57,6 +57,7 @@ def _stored(state: State, event: ev.MessageStored, stamp: Stamp) -> list[Change]
         execution_id=event.execution_id,
         event_id=event.event_id,
         digest=event.digest,
+        schedule_id=event.schedule_id,
     )
     return [Change(Message, message_key(stamp.seq), message)]
 
@@ -174,6 +175,7 @@ def _instance(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Instance:
             current_execution_id=event.execution_id,
             parent_instance_id=event.parent_instance_id,
             digest=event.digest,
+            schedule_id=event.schedule_id,
         )
     current = event.execution_id >= instance.current_execution_id
     if current:
@@ -183,6 +185,7 @@ def _instance(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Instance:
             current_execution_id=event.execution_id,
             status=event.status,
             completed_at=done if event.status in OVER else None,
+            keep_until=(event.keep_until or instance.keep_until) if event.status in OVER else None,
         )
     return replace(
         instance,

@@ -37,13 +37,14 @@ from holdfast.model.flowcommands import (
     StartInstance,
     TellInstance,
 )
+from holdfast.model.instances import Instance
 from holdfast.model.outcomes import Refusal, Swept
 from holdfast.model.times import Timestamp
 from holdfast.rules import acks, activities, affinity, closing, instances, mail, rewinding, starts, turns
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.repeats import remember, seen_before
-from holdfast.rules.retention import Limits
+from holdfast.rules.retention import LOOKED_AT, Limits
 from holdfast.rules.state import Lane, State
 
 
@@ -146,12 +147,14 @@ def with_old_flows(decision: Decision, state: State, command: Prune, now: Timest
     swept = decision.outcome
     if not isinstance(swept, Swept) or swept.more:
         return decision
-    until = Limits(state, command.retention, now).lanes[Lane.ROOT]
+    lanes = Limits(state, command.retention, now).lanes
     events: list[Event] = []
-    for tree in instances.ended_trees(state, None, until, strictly=False):
-        if swept.count + len(events) >= command.limit:
-            return answer(Swept(count=swept.count + len(events), more=True), *decision.events, *events)
-        events += instances.deletion(state, tree, command.cmd).events
+    for lane in (Lane.LEAVING, Lane.AGING):
+        old = (found for found in islice(state.due(lane, lanes[lane]), LOOKED_AT) if isinstance(found, Instance))
+        for tree in instances.trees_at_rest(state, old):
+            if swept.count + len(events) >= command.limit:
+                return answer(Swept(count=swept.count + len(events), more=True), *decision.events, *events)
+            events += instances.deletion(state, tree, command.cmd).events
     return answer(Swept(count=swept.count + len(events)), *decision.events, *events)
 
 

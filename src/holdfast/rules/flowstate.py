@@ -59,6 +59,14 @@ class FlowState(Protocol):
         """Give the instances whose parent this one is, oldest first."""
         ...
 
+    def begun_by(self, schedule_id: str) -> Sequence[str]:
+        """Give the instances of a schedule that are not over, and those whose start waits to be delivered, by id."""
+        ...
+
+    def held_by(self, schedule_id: str) -> Sequence[Message]:
+        """Give the starts of a schedule that wait for another of its instances to end, oldest first."""
+        ...
+
     def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
         """Give the events of a history with ids above `after`, by id, as they were encoded; all, or the first ones."""
         ...

@@ -6,7 +6,7 @@ bring the instance back: an ack under way finds neither its lock nor its message
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from holdfast.errors import DecisionClosed, DecisionNotFound, InvalidOperation, InvalidValue, WorkflowNotFound
@@ -32,6 +32,7 @@ from holdfast.model.outcomes import Deleted, Done, Refusal, Swept, refuse
 from holdfast.model.times import FOREVER, Timestamp
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.mail import Post
+from holdfast.rules.overlaps import next_in_line
 from holdfast.rules.state import Lane, State
 
 #: Why the jobs of an instance end with it.
@@ -117,11 +118,14 @@ def decide_delete_ended(state: State, command: DeleteEnded) -> Decision:
     return deletion(state, [instance for tree in trees for instance in tree], command.cmd)
 
 
-def ended_trees(
-    state: State, ids: Sequence[str] | None, before: Timestamp | None, *, strictly: bool = True
-) -> Iterator[list[Instance]]:
-    """Walk the trees whose root ended before a time, or by it, and of which no member runs; oldest end first."""
-    for root in _ended(state, ids, before, strictly=strictly):
+def ended_trees(state: State, ids: Sequence[str] | None, before: Timestamp | None) -> Iterator[list[Instance]]:
+    """Walk the trees whose root ended before a time, and of which no member runs; oldest end first."""
+    return trees_at_rest(state, _ended(state, ids, before))
+
+
+def trees_at_rest(state: State, ended: Iterable[Instance]) -> Iterator[list[Instance]]:
+    """Walk the trees of those that are roots, of which no member runs."""
+    for root in ended:
         if root.parent_instance_id is not None and root_of(state, root) is not root:
             continue
         tree = [found for name in tree_of(state, root.instance_id) if (found := state.get(Instance, name)) is not None]
@@ -129,7 +133,7 @@ def ended_trees(
             yield tree
 
 
-def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None, *, strictly: bool) -> Iterator[Instance]:
+def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None) -> Iterator[Instance]:
     """Walk the ended instances a filter names, oldest end first."""
     until = FOREVER if before is None else before
     walk: Iterator[Instance]
@@ -140,8 +144,7 @@ def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None, *,
         walk = iter(sorted(named, key=lambda found: (found.completed_at or FOREVER, found.instance_id)))
     for instance in walk:
         over = instance.completed_at is not None and instance.status in OVER
-        ended = instance.completed_at or FOREVER
-        if over and (before is None or ended < before or (ended == before and not strictly)):
+        if over and (before is None or (instance.completed_at or FOREVER) < before):
             yield instance
 
 
@@ -172,6 +175,8 @@ def deletion(state: State, instances: Sequence[Instance], cmd: str) -> Decision:
         executions += len(having)
         recorded += sum(execution.event_count for execution in having)
         messages += len(mail)
+    names = {instance.instance_id for instance in instances}
+    events += next_in_line(state, [instance.schedule_id for instance in instances], names, cmd)
     gone = Deleted(instances=len(instances), executions=executions, events=recorded, messages=messages)
     return answer(gone, *events)
 

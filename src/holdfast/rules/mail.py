@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from holdfast.model.events import Event, MessageDropped, MessageStored, MessageUnparked
 from holdfast.model.flowcommands import NewMessage
 from holdfast.model.ids import JobId
-from holdfast.model.instances import Instance, Message
+from holdfast.model.instances import OVERLAP, Instance, Message
 from holdfast.model.orders import Order
 from holdfast.model.times import Timestamp, later
 from holdfast.rules.state import Lane, State
@@ -41,10 +41,14 @@ class Post:
         at: Timestamp | None = None,
         hold_s: float | None = None,
         tells_of: JobId | None = None,
+        schedule_id: str | None = None,
+        waits: bool = False,
     ) -> None:
-        """Send one item, to be delivered at its time `at`, or at once."""
+        """Send one item, to be delivered at its time `at`, or at once; a start may wait for others of its schedule."""
         parked = drop_at = None
-        if new.orchestration is not None:
+        if waits:
+            parked = OVERLAP
+        elif new.orchestration is not None:
             self.begin(new.instance_id)
         elif not self._is_there(new.instance_id):
             parked = ORPHAN
@@ -64,6 +68,7 @@ class Post:
                 execution_id=new.execution_id,
                 event_id=new.event_id,
                 digest=new.digest,
+                schedule_id=schedule_id,
                 tells_of=tells_of,
                 cmd=self._order.cmd,
                 actor=self._order.actor,
@@ -90,7 +95,7 @@ def is_expected(state: State, instance_id: str) -> bool:
     """Tell whether an instance is there, or will be: something that begins it waits."""
     if state.get(Instance, instance_id) is not None:
         return True
-    return any(message.is_start and message.parked is None for message in state.mail(instance_id))
+    return any(message.is_to_begin for message in state.mail(instance_id))
 
 
 def orphans(state: State, now: Timestamp, cmd: str) -> Iterator[MessageDropped]:

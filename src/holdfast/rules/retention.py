@@ -93,7 +93,8 @@ class Limits:
             Lane.COMMAND: later(now, -REMEMBER_S),
             Lane.KEY: now,
             Lane.PARKED: now,
-            Lane.ROOT: _before(now, retention.workflows_s, WORKFLOWS_S),
+            Lane.AGING: _before(now, retention.workflows_s, WORKFLOWS_S),
+            Lane.LEAVING: now,
         }
 
     def of(self, namespace: str, queue: str, *, failed: bool) -> Place:

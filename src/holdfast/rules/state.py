@@ -59,6 +59,9 @@ class Lane(StrEnum):
     PARKED = "parked"
     #: Instances without a parent that are over, by their end.
     ROOT = "root"
+    #: Those of them that say nothing of how long they are kept, by their end; and the others, by when they go.
+    AGING = "aging"
+    LEAVING = "leaving"
     #: Sessions of activities by the end of their hold.
     AFFINITY = "affinity"
 

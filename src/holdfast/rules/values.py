@@ -347,6 +347,8 @@ def retention_problems(retention: Retention, longest_s: float = MAX_DURATION_S) 
         seconds = getattr(retention, field)
         if seconds is not None:
             yield from check_between(f"retention.{field}", seconds, 0, longest_s)
+    if retention.executions_max is not None:
+        yield from check_between("retention.executions_max", retention.executions_max, 1, MAX_KEPT)
     for field in ("done_max", "failed_max", "feed_max"):
         most = getattr(retention, field)
         if most is not None:

@@ -70,6 +70,10 @@ class Flowlines:
         #: All of them, oldest first.
         self._by_age: OrderedSet[tuple[int, str]] = OrderedSet()
         self._children: dict[str, dict[str, Instance]] = {}
+        #: Schedule → its instances that are not over; its starts that wait to be delivered; those that wait for others.
+        self._of_schedule: dict[str, dict[str, Instance]] = {}
+        self._starts_of: dict[str, dict[int, Message]] = {}
+        self._held_of: dict[str, dict[int, Message]] = {}
         self._executions: dict[str, dict[int, Execution]] = {}
         self._histories: dict[int, list[HistoryRow]] = {}
         #: Histories whose execution was removed in the batch under way.
@@ -104,6 +108,9 @@ class Flowlines:
 
     def _file(self, box: _Mailbox, message: Message) -> None:
         box.all[message.seq] = message
+        if message.schedule_id is not None and message.is_to_begin:
+            of = self._starts_of if message.parked is None else self._held_of
+            of.setdefault(message.schedule_id, {})[message.seq] = message
         if message.execution_id is not None and message.event_id is not None:
             asked = (message.instance_id, message.execution_id, message.event_id)
             self._timers.setdefault(asked, set()).add(message.seq)
@@ -117,6 +124,8 @@ class Flowlines:
 
     def _unfile(self, box: _Mailbox, message: Message) -> None:
         del box.all[message.seq]
+        if message.schedule_id is not None and message.is_to_begin:
+            _drop(self._starts_of if message.parked is None else self._held_of, message.schedule_id, message.seq)
         if message.execution_id is not None and message.event_id is not None:
             asked = (message.instance_id, message.execution_id, message.event_id)
             self._timers[asked].discard(message.seq)
@@ -227,14 +236,18 @@ class Flowlines:
             del self._instances[before.instance_id]
             if before.parent_instance_id is not None:
                 _drop(self._children, before.parent_instance_id, before.instance_id)
-            elif before.completed_at is not None and before.status in OVER:
-                self._due[Lane.ROOT].discard((before.completed_at, before.instance_id))
+            for lane, when in _ends(before):
+                self._due[lane].discard((when, before.instance_id))
+            if before.schedule_id is not None and before.completed_at is None:
+                _drop(self._of_schedule, before.schedule_id, before.instance_id)
         if after is not None:
             self._instances[after.instance_id] = after
             if after.parent_instance_id is not None:
                 self._children.setdefault(after.parent_instance_id, {})[after.instance_id] = after
-            elif after.completed_at is not None and after.status in OVER:
-                self._due[Lane.ROOT].add((after.completed_at, after.instance_id))
+            for lane, when in _ends(after):
+                self._due[lane].add((when, after.instance_id))
+            if after.schedule_id is not None and after.completed_at is None:
+                self._of_schedule.setdefault(after.schedule_id, {})[after.instance_id] = after
         if before is None and after is not None:
             self._by_age.add((after.seq, after.instance_id))
             self._line_up(after.instance_id)
@@ -288,6 +301,16 @@ class Flowlines:
         """Give the instances whose parent this one is, oldest first."""
         found = self._children.get(instance_id, {}).values()
         return [child.instance_id for child in sorted(found, key=lambda child: child.seq)]
+
+    def begun_by(self, schedule_id: str) -> Sequence[str]:
+        """Give the instances of a schedule that are not over, or whose start waits to be delivered, by id."""
+        starts = self._starts_of.get(schedule_id, {}).values()
+        return sorted({*self._of_schedule.get(schedule_id, ()), *(start.instance_id for start in starts)})
+
+    def held_by(self, schedule_id: str) -> Sequence[Message]:
+        """Give the starts of a schedule that wait for others of it, oldest first."""
+        found = self._held_of.get(schedule_id, {})
+        return [found[seq] for seq in sorted(found)]
 
     def _reindex_execution(self, before: Execution | None, after: Execution | None) -> None:
         """Follow an execution; its history goes with it, when the batch is over."""
@@ -455,3 +478,14 @@ def _count(counts: dict[str, int], name: str, by: int) -> None:
         counts[name] = total
     else:
         counts.pop(name, None)
+
+
+def _ends(instance: Instance) -> Iterator[tuple[Lane, Timestamp]]:
+    """Give the lanes an instance that is over stands in, with its time; only roots do."""
+    if instance.parent_instance_id is not None or instance.completed_at is None or instance.status not in OVER:
+        return
+    yield Lane.ROOT, instance.completed_at
+    if instance.keep_until is None:
+        yield Lane.AGING, instance.completed_at
+    else:
+        yield Lane.LEAVING, instance.keep_until

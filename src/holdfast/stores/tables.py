@@ -654,6 +654,8 @@ _KIND_OF: dict[Lane, type[Record]] = {
     Lane.MAIL: Message,
     Lane.PARKED: Message,
     Lane.ROOT: Instance,
+    Lane.AGING: Instance,
+    Lane.LEAVING: Instance,
     Lane.AFFINITY: Affinity,
 }
 

@@ -129,6 +129,8 @@ def _metadata(operation: str, metadata: ExecutionMetadata) -> Metadata:
         parent_instance_id=metadata.parent_instance_id,
         waiting_on=metadata.waiting_on,
         pinned_engine_version=metadata.pinned_engine_version,
+        retention_s=metadata.retention_s,
+        keep_executions=metadata.keep_executions,
     )
 
 

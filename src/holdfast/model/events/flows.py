@@ -33,6 +33,8 @@ class MessageStored(Fact, frozen=True, kw_only=True, tag="message:stored"):
     event_id: int | None = None
     #: Of a start: tells whether another asks for the same.
     digest: str | None = None
+    #: Of a start: the schedule that asked for it.
+    schedule_id: str | None = None
     #: The job whose end it tells.
     tells_of: JobId | None = None
 
@@ -151,6 +153,7 @@ class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
     parent_instance_id: str | None = None
     #: Of its start, if it begins.
     digest: str | None = None
+    schedule_id: str | None = None
     status: InstanceStatus
     #: NULL: as it was.
     output: msgspec.Raw = NULL
@@ -167,6 +170,8 @@ class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
     closed: tuple[Closed, ...] = ()
     #: The holder goes on, without messages, until then.
     held_until: Timestamp | None = None
+    #: It is over, and goes then; None: as the store says.
+    keep_until: Timestamp | None = None
 
 
 class HistoryAppended(Fact, frozen=True, kw_only=True, tag="history:appended"):

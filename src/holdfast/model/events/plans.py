@@ -64,15 +64,21 @@ class ScheduleUpdated(Fact, frozen=True, kw_only=True, tag="schedule:updated"):
 
 
 class ScheduleFired(Fact, frozen=True, kw_only=True, tag="schedule:fired"):
-    """A nominal time has come, or is made up for; its job is created by the next event, unless it was there before."""
+    """A nominal time has come, or is made up for.
+
+    Its job is created, or the start of its instance stored, by the next event, unless it was there before.
+    """
 
     schedule_id: str
     fire_at: Timestamp
+    #: Of the job; of the instance, where the target is a workflow.
     job_id: JobId
     next_fire_at: Timestamp | None
     next_trigger_at: Timestamp | None
     #: It was the one time of a one-off, which is disabled now.
     is_last: bool = False
+    #: No instance was begun, because this one is not over.
+    skipped_for: str | None = None
 
 
 class ScheduleMissed(Fact, frozen=True, kw_only=True, tag="schedule:missed"):

@@ -15,7 +15,8 @@ ON CONFLICT (instance_id) DO UPDATE SET orchestration_name = excluded.orchestrat
   updated_at = excluded.updated_at, orchestration_version = excluded.orchestration_version,
   current_execution_id = excluded.current_execution_id, status = excluded.status, completed_at = excluded.completed_at,
   custom_status = excluded.custom_status, custom_status_version = excluded.custom_status_version,
-  waiting_on = excluded.waiting_on, blob = excluded.blob, sum = excluded.sum;
+  waiting_on = excluded.waiting_on, forks = excluded.forks,
+  keep_until = excluded.keep_until, blob = excluded.blob, sum = excluded.sum;
 
 -- name: delete_instance
 -- Forget a record of `instances`.
@@ -269,6 +270,34 @@ ORDER BY completed_at, instance_id;
 -- name: next_ended_instance
 -- When the first root ended.
 SELECT min(completed_at) FROM instances WHERE completed_at IS NOT NULL AND parent_instance_id IS NULL;
+
+-- name: aging_instances
+-- Roots that ended by a time and say nothing of how long they are kept, earliest first.
+SELECT {instances} FROM instances WHERE completed_at <= ? AND parent_instance_id IS NULL AND keep_until IS NULL
+ORDER BY completed_at, instance_id;
+
+-- name: next_aging_instance
+-- When the first of them ended.
+SELECT min(completed_at) FROM instances
+WHERE completed_at IS NOT NULL AND parent_instance_id IS NULL AND keep_until IS NULL;
+
+-- name: leaving_instances
+-- Roots that go by a time, earliest first.
+SELECT {instances} FROM instances WHERE keep_until <= ? AND parent_instance_id IS NULL
+ORDER BY keep_until, instance_id;
+
+-- name: next_leaving_instance
+-- When the first of them goes.
+SELECT min(keep_until) FROM instances WHERE keep_until IS NOT NULL AND parent_instance_id IS NULL;
+
+-- name: begun_by
+-- The instances of a schedule that are not over, and those whose start waits to be delivered.
+SELECT instance_id FROM instances WHERE schedule_id = :schedule AND completed_at IS NULL
+UNION SELECT instance_id FROM orchestrator_queue WHERE schedule_id = :schedule AND parked IS NULL ORDER BY instance_id;
+
+-- name: held_by
+-- The starts of a schedule that wait for another of its instances to end, oldest first.
+SELECT {orchestrator_queue} FROM orchestrator_queue WHERE schedule_id = ? AND parked = 'overlap' ORDER BY seq;
 
 -- name: history_of
 -- The events of one history behind an id, by id.

@@ -20,6 +20,8 @@ CREATE TABLE instances (
   digest TEXT,
   forked_from TEXT,
   forks TEXT NOT NULL,
+  schedule_id TEXT,
+  keep_until TEXT,
   blob TEXT,
   sum INTEGER NOT NULL,
   CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL))
@@ -29,6 +31,12 @@ CREATE INDEX ix_instances_status ON instances(status, seq);
 CREATE INDEX ix_instances_parent ON instances(parent_instance_id, seq) WHERE parent_instance_id IS NOT NULL;
 CREATE INDEX ix_instances_ended ON instances(completed_at, instance_id)
   WHERE completed_at IS NOT NULL AND parent_instance_id IS NULL;
+CREATE INDEX ix_instances_aging ON instances(completed_at, instance_id)
+  WHERE completed_at IS NOT NULL AND parent_instance_id IS NULL AND keep_until IS NULL;
+CREATE INDEX ix_instances_leaving ON instances(keep_until, instance_id)
+  WHERE keep_until IS NOT NULL AND parent_instance_id IS NULL;
+CREATE INDEX ix_instances_schedule ON instances(schedule_id, instance_id)
+  WHERE schedule_id IS NOT NULL AND completed_at IS NULL;
 CREATE INDEX ix_instances_blob ON instances(blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE executions (
@@ -87,6 +95,7 @@ CREATE TABLE orchestrator_queue (
   execution_id INTEGER,
   event_id INTEGER,
   digest TEXT,
+  schedule_id TEXT,
   blob TEXT,
   sum INTEGER NOT NULL
 ) STRICT;
@@ -101,6 +110,7 @@ CREATE INDEX ix_queue_instance ON orchestrator_queue(instance_id, due_at, seq);
 CREATE INDEX ix_queue_start ON orchestrator_queue(instance_id) WHERE orchestration IS NOT NULL;
 CREATE INDEX ix_queue_timer ON orchestrator_queue(instance_id, execution_id, event_id) WHERE event_id IS NOT NULL;
 CREATE INDEX ix_queue_parked ON orchestrator_queue(drop_at, seq) WHERE parked IS NOT NULL AND drop_at IS NOT NULL;
+CREATE INDEX ix_queue_schedule ON orchestrator_queue(schedule_id, parked, seq) WHERE schedule_id IS NOT NULL;
 CREATE INDEX ix_queue_blob ON orchestrator_queue(blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE turns (

@@ -49,6 +49,8 @@ FLOW_DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.MAIL: (MESSAGES, SQL["due_mail"], SQL["next_mail"]),
     Lane.PARKED: (MESSAGES, SQL["due_parked"], SQL["next_parked"]),
     Lane.ROOT: (INSTANCES, SQL["ended_instances"], SQL["next_ended_instance"]),
+    Lane.AGING: (INSTANCES, SQL["aging_instances"], SQL["next_aging_instance"]),
+    Lane.LEAVING: (INSTANCES, SQL["leaving_instances"], SQL["next_leaving_instance"]),
     Lane.AFFINITY: (AFFINITIES, SQL["due_affinities"], SQL["next_affinity"]),
 }
 
@@ -116,6 +118,14 @@ class FlowLookups(ABC):
     def children(self, instance_id: str) -> Sequence[str]:
         """Give the instances whose parent this one is, oldest first."""
         return [row[0] for row in self._rows(SQL["children"], (instance_id,))]
+
+    def begun_by(self, schedule_id: str) -> Sequence[str]:
+        """Give the instances of a schedule that are not over, or whose start waits to be delivered, by id."""
+        return [row[0] for row in self._rows(SQL["begun_by"], {"schedule": schedule_id})]
+
+    def held_by(self, schedule_id: str) -> Sequence[Message]:
+        """Give the starts of a schedule that wait for others of it, oldest first."""
+        return list(self._walk(MESSAGES, SQL["held_by"], (schedule_id,), reads=Message))
 
     def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
         """Give the events of a history with ids above `after`, by id; all, or the first ones."""

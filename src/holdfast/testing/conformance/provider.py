@@ -40,6 +40,7 @@ from holdfast.testing.conformance.provider_turns import (
     ProviderOrder,
     ProviderOrphans,
 )
+from holdfast.testing.conformance.provider_upkeep import ProviderRetention, ProviderSchedules
 
 
 class ProviderConformance(
@@ -60,6 +61,8 @@ class ProviderConformance(
     ProviderDeletion,
     ProviderLists,
     ProviderPruning,
+    ProviderRetention,
+    ProviderSchedules,
     ProviderTrees,
     ProviderStarts,
     ProviderTelling,

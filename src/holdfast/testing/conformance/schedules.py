@@ -37,7 +37,7 @@ from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, Sc
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, later
 from holdfast.rules.explain import explain
-from holdfast.rules.firing import fire_id
+from holdfast.rules.overlaps import fire_id
 from holdfast.testing.conformance.harness import BEGINNING, Harness, Topic
 
 DAY = 86_400
