@@ -12,10 +12,19 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.errors import InvalidOperation, InvalidValue
-from holdfast.model.events import Closed, Event, HistoryAppended, KeyChange, MessageDropped, TurnCommitted
+from holdfast.model.events import (
+    Closed,
+    Event,
+    HistoryAppended,
+    InstancePruned,
+    KeyChange,
+    MessageDropped,
+    TurnCommitted,
+)
 from holdfast.model.flowcommands import AckTurn, AppendHistory, Delta, Metadata
 from holdfast.model.history import Status
 from holdfast.model.instances import (
+    OVER,
     Execution,
     HistoryRow,
     Instance,
@@ -33,11 +42,14 @@ from holdfast.model.times import Timestamp, later
 from holdfast.rules.activities import cancel_activities, create_activities
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.mail import Post
+from holdfast.rules.overlaps import next_in_line
 from holdfast.rules.state import State
 from holdfast.rules.turns import demand_free, live
 
 #: Keys an instance may have.
 MAX_KEYS = 1000
+#: Old executions that one commit forgets.
+FORGOTTEN = 100
 UNNAMED = "unknown"
 _ENDED_CLOSED = msgspec.Raw(b'{"by":"ended"}')
 
@@ -56,6 +68,9 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
         return answer(keys)
     held_until = None if command.hold_s is None else later(now, command.hold_s)
     committed = commit.event(command.delta, command.metadata, turn, keys, held_until)
+    over = commit.ends(command.metadata) and committed.status in OVER
+    if over and command.metadata.retention_s is not None:
+        committed = msgspec.structs.replace(committed, keep_until=later(now, command.metadata.retention_s))
     jobs = create_activities(state, command.activities, command, now)
     if isinstance(jobs, Refusal):
         return answer(jobs)
@@ -73,7 +88,20 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
         *cancel_activities(state, command.cancelled, jobs, command),
         *post.events,
         *_stopped_timers(state, command, turn),
+        *_outdated(state, commit, command),
+        *(next_in_line(state, (commit.schedule_id(turn),), (turn.instance_id,), command.cmd) if over else ()),
     )
+
+
+def _outdated(state: State, commit: Commit, command: AckTurn) -> Iterator[Event]:
+    """Forget the oldest executions where a new one begins, so that one that goes on for ever does not grow for ever."""
+    most = command.metadata.keep_executions
+    if most is None or commit.instance is None or commit.execution is not None:
+        return
+    having = state.executions(commit.instance_id)
+    old = [one.execution_id for one in having[: max(0, len(having) + 1 - most)] if one.completed_at is not None]
+    if old:
+        yield InstancePruned(instance_id=commit.instance_id, executions=tuple(old[:FORGOTTEN]), cmd=command.cmd)
 
 
 def decide_append(state: State, command: AppendHistory, now: Timestamp) -> Decision:
@@ -136,7 +164,15 @@ class Commit:
         ended = self.execution is not None and self.execution.status is not InstanceStatus.RUNNING
         return self.execution.status if ended and self.execution is not None else None
 
-    def _ends(self, metadata: Metadata) -> bool:
+    def schedule_id(self, turn: Turn | None) -> str | None:
+        """Give the schedule that began the instance, or begins it with this turn."""
+        if self.instance is not None:
+            return self.instance.schedule_id
+        start = self._start(turn)
+        return None if start is None else start.schedule_id
+
+    def ends(self, metadata: Metadata) -> bool:
+        """Tell whether the execution ends with what is said of it."""
         return metadata.status not in (None, InstanceStatus.RUNNING) and self._ended_as() is None
 
     def event(
@@ -171,6 +207,7 @@ class Commit:
             orchestration_version=version,
             parent_instance_id=parent,
             digest=digest,
+            schedule_id=self.schedule_id(turn) if instance is None else None,
             status=metadata.status or running,
             output=metadata.output,
             pinned_engine_version=metadata.pinned_engine_version,
@@ -178,9 +215,9 @@ class Commit:
             said=delta.said,
             custom_status=delta.custom_status,
             keys=keys,
-            kept_keys=tuple(self._touched(keys)) if self._ends(metadata) else (),
+            kept_keys=tuple(self._touched(keys)) if self.ends(metadata) else (),
             asked=delta.asked,
-            closed=(*delta.closed, *self.left_open(delta)) if self._ends(metadata) else delta.closed,
+            closed=(*delta.closed, *self.left_open(delta)) if self.ends(metadata) else delta.closed,
             held_until=held_until,
             cmd=self.order.cmd,
             actor=self.order.actor,
