@@ -20,11 +20,13 @@ from holdfast.engine import Engine, maintenance
 from holdfast.errors import ProviderError
 from holdfast.flows.provider import ExecutionMetadata, InstanceFilter, Provider, PruneOptions, QueueMessage, Status
 from holdfast.rules.invariants import violations
+from holdfast.stores.dir import DirStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.provider_kit import activity, completed, patch, signal, start, timer
+from holdfast.testing.unsynced import Unsynced
 
 LONG = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES, STEPS = (300, 80) if LONG else (12, 30)
@@ -45,6 +47,7 @@ class ProvidersAgree(RuleBasedStateMachine):
         self.memory = Engine(MemoryStore(clock=self.clock), clock=self.clock)
         self.wal = self.open_wal()
         self.sqlite = self.open_sqlite()
+        self.dir = self.open_dir()
         self.tokens: list[str] = []
         self.work: list[tuple[str, Any]] = []
         self.sent = 0
@@ -59,8 +62,16 @@ class ProvidersAgree(RuleBasedStateMachine):
     def open_sqlite(self) -> Engine:
         return Engine(SqliteStore.open(self.path / "db", clock=self.clock), clock=self.clock)
 
+    def open_dir(self) -> Engine:
+        files = Unsynced(self.path / "dir", create=True)
+        return Engine(DirStore.open(self.path / "dir", fs=files, clock=self.clock), clock=self.clock)
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        return self.memory, self.wal, self.sqlite, self.dir
+
     def teardown(self) -> None:
-        for engine in (self.memory, self.wal, self.sqlite):
+        for engine in self.engines:
             engine.close()
         shutil.rmtree(self.path)
 
@@ -68,12 +79,12 @@ class ProvidersAgree(RuleBasedStateMachine):
         """Call all providers; they must say the same."""
         ProvidersAgree.calls += 1
         said = []
-        for engine in (self.memory, self.wal, self.sqlite):
+        for engine in self.engines:
             try:
                 said.append(getattr(Provider(engine), method)(*args, **more))
             except ProviderError as error:
                 said.append((str(error), error.retryable))
-        assert said[0] == said[1] == said[2], method
+        assert all(one == said[0] for one in said), method
         return said[0]
 
     # --- what comes in ----------------------------------------------------------------------------------------------
@@ -175,7 +186,7 @@ class ProvidersAgree(RuleBasedStateMachine):
 
     @rule()
     def tick(self) -> None:
-        for engine in (self.memory, self.wal, self.sqlite):
+        for engine in self.engines:
             maintenance.tick(engine)
 
     @rule(name=NAMES, force=st.booleans())
@@ -189,13 +200,14 @@ class ProvidersAgree(RuleBasedStateMachine):
     def prune(self, keep: int | None) -> None:
         self.all("prune_executions_bulk", InstanceFilter(), PruneOptions(keep_last=keep))
 
-    @rule(store=st.sampled_from(["wal", "sqlite", "snapshot"]))
+    @rule(store=st.sampled_from(["wal", "sqlite", "dir", "snapshot"]))
     def reopen(self, store: str) -> None:
         if store == "snapshot":
             self.wal.store.snapshot()
+            self.dir.store.snapshot()
             return
         getattr(self, store).close()
-        setattr(self, store, self.open_wal() if store == "wal" else self.open_sqlite())
+        setattr(self, store, getattr(self, f"open_{store}")())
 
     # --- what must hold ---------------------------------------------------------------------------------------------
 
@@ -210,7 +222,7 @@ class ProvidersAgree(RuleBasedStateMachine):
 
     @invariant()
     def all_are_sound(self) -> None:
-        for engine in (self.memory, self.wal, self.sqlite):
+        for engine in self.engines:
             with engine.read() as view:
                 assert list(violations(view)) == []
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.errors import StoreDamaged
-from holdfast.journal.fs import FS
+from holdfast.journal.fs import FS, parent
 from holdfast.model.times import Timestamp
 from holdfast.stores.dir import feed, identity, intent, kinds, writing
 from holdfast.stores.dir.camel import fields_of
@@ -174,6 +174,10 @@ class Recovery:
                 todo.append(effect)
         writing.apply(self._fs, todo, lambda _image, _seen: None)
         # Images that were there already may share a directory with what has just gone: their names were synced above.
+        # A directory that a process which died has made may have its name in the cache only.
+        made = (effect.folder for effect in one.body.effects if isinstance(effect, Image | Append))
+        for above in dict.fromkeys(above for folder in made for above in _above(folder)):
+            self._fs.sync_dir(above)
 
     def _has(self, folder: str, name: str, number: int) -> bool:
         """Tell whether a file is there, in the state of that number or a later one."""
@@ -189,6 +193,13 @@ class Recovery:
             self._fs.sync(handle, metadata=True)
         finally:
             self._fs.close(handle)
+
+
+def _above(folder: str) -> Iterator[str]:
+    """Walk the directories above one, up to the first."""
+    while folder:
+        folder = parent(folder)
+        yield folder
 
 
 def numbers(fs: FS) -> Iterator[int]:
