@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CoroutineType, FrameType
 from typing import Any
@@ -14,10 +15,11 @@ import msgspec
 
 from holdfast.app.codec import SignatureCodec
 from holdfast.app.instances import Instance
-from holdfast.errors import InvalidValue
+from holdfast.errors import HistoryCorrupt, InvalidValue
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.execution import Execution
-from holdfast.flows.exporting import HistoryFile, read_file
+from holdfast.flows.exporting import ExportedExecution, HistoryFile, read_file
+from holdfast.flows.forking import demand_event
 from holdfast.flows.matching import describe_event, is_command
 from holdfast.flows.waiting import waiting_on
 from holdfast.flows.workflows import Workflow
@@ -54,8 +56,11 @@ def replay(
         history = history.history()
     if isinstance(history, str | Path):
         file = read_file(Path(history).read_bytes(), str(history))
-        return _replay(_newest(file), workflow.definition, definitions, until, is_redacted=file.redacted)
-    return _replay(history, workflow.definition, definitions, until)
+        return _replay(file.executions[-1], workflow.definition, definitions, until, is_redacted=file.redacted)
+    if not history:
+        raise HistoryCorrupt("there is no history to replay: no turn has been run. Nothing was done.")
+    one = ExportedExecution(execution_id=history[0].execution_id, events=tuple(history))
+    return _replay(one, workflow.definition, definitions, until)
 
 
 def replay_file(
@@ -67,20 +72,17 @@ def replay_file(
 ) -> ReplayResult:
     """Replay the newest history of a file with the code of its version; `pause` is called where the code stands then.
 
-    Raises InvalidValue if there is no such code, and what `replay` raises.
+    Raises InvalidValue if there is no such code or event, or none of the code is left to look at, and what `replay`
+    raises.
     """
     definition = definitions.get(file.workflow, file.version)
     if definition is None:
         raise InvalidValue(f"there is no workflow {file.workflow!r} {file.version} in this code. Nothing was done.")
-    return _replay(_newest(file), definition, definitions, until, is_redacted=file.redacted, pause=pause)
-
-
-def _newest(file: HistoryFile) -> Sequence[Event]:
-    return file.executions[-1].events
+    return _replay(file.executions[-1], definition, definitions, until, is_redacted=file.redacted, pause=pause)
 
 
 def _replay(
-    history: Sequence[Event],
+    one: ExportedExecution,
     definition: Definition,
     definitions: Definitions,
     until: int | None,
@@ -88,12 +90,14 @@ def _replay(
     is_redacted: bool = False,
     pause: Callable[[FrameType], None] | None = None,
 ) -> ReplayResult:
-    events = [event for event in history if until is None or event.event_id <= until]
+    if until is not None:
+        demand_event(one.events, until)
+    events = [event for event in one.events if until is None or event.event_id <= until]
     if is_redacted:
         # Payloads were taken out: what the code gives and ends with cannot be the same.
         definition = dataclasses.replace(definition, compare_inputs=False)
         events = [event for event in events if not isinstance(event.kind, kinds.TERMINAL)]
-    execution = Execution(definition, definitions, events[0].instance, events[0].execution_id, {})
+    execution = Execution(definition, definitions, events[0].instance, one.execution_id, one.kv)
     try:
         execution.replay(events)
         if pause is not None:
@@ -114,19 +118,39 @@ def _replay(
 
 
 #: Where frames are that no author of a workflow wants to see.
-_OURS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent))
+_OURS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent), threading.__file__)
 
 
 def _standing(execution: Execution) -> FrameType:
-    """Give the innermost frame of the workflow's own code that waits for something; else the caller's."""
-    here = inspect.currentframe()
-    assert here is not None
-    assert here.f_back is not None
-    found = here.f_back
+    """Give the innermost frame of the workflow's own code that waits for something. Raises InvalidValue if none does.
+
+    That of an `async def` is found along what it awaits, that of a `def` in the thread that stands still.
+    """
+    frames = _in_thread(execution.thread_id) if execution.definition.is_blocking else _awaiting(execution)
+    found = [frame for frame in frames if not frame.f_code.co_filename.startswith(_OURS)]
+    if not found:
+        raise InvalidValue(
+            f"instance {execution.instance!r}: its code has come to its end by then. Nothing was done.",
+            hint="Stop behind an earlier event: --until EVENT.",
+        )
+    return found[-1]
+
+
+def _awaiting(execution: Execution) -> Iterator[FrameType]:
+    """Walk the frames of coroutines, outermost first."""
     waiting: Any = execution.main_coroutine
     while isinstance(waiting, CoroutineType):
         frame: FrameType | None = waiting.cr_frame
-        if frame is not None and not frame.f_code.co_filename.startswith(_OURS):
-            found = frame
+        if frame is not None:
+            yield frame
         waiting = waiting.cr_await
-    return found
+
+
+def _in_thread(ident: int | None) -> list[FrameType]:
+    """Give the frames of a thread, outermost first."""
+    frame = sys._current_frames().get(ident or 0)  # noqa: SLF001 - there is no public way to another thread's frames
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.insert(0, frame)
+        frame = frame.f_back
+    return frames
