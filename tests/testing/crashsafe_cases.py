@@ -55,6 +55,93 @@ async def hurried() -> str:
         return "too late"
 
 
+@workflow
+async def branches() -> list[int]:
+    async def branch(n: int) -> int:
+        return await doubled.call(await hf.step(double, await doubled.call(n)))
+
+    return await asyncio.gather(*(branch(n) for n in range(3)))
+
+
+@workflow
+async def grouped() -> list[int]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(doubled.call(n)) for n in range(4)]
+    return [task.result() for task in tasks]
+
+
+@workflow
+async def sums_what_comes_first() -> int:
+    pending, total = {asyncio.create_task(doubled.call(n)) for n in range(4)}, 0
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        total += sum(task.result() for task in done)
+    return total
+
+
+@workflow
+async def shares_places() -> list[int]:
+    places = asyncio.Semaphore(2)
+
+    async def one(n: int) -> int:
+        async with places:
+            return await doubled.call(n)
+
+    return await asyncio.gather(*(one(n) for n in range(4)))
+
+
+@workflow
+async def steps_at_once() -> list[int]:
+    return await asyncio.gather(*(hf.step(double, n) for n in range(6)))
+
+
+@workflow
+async def draws() -> list[str]:
+    return [str(hf.uuid()), str(hf.random()), await greeted.call(str(hf.rng().randint(1, 9)))]
+
+
+@workflow
+async def waits_long() -> str:
+    begun = hf.now()
+    await asyncio.sleep(86_400)
+    return "a day" if (hf.now() - begun).total_seconds() >= 86_400 else "too soon"
+
+
+@workflow
+async def publishes() -> int:
+    for n in range(3):
+        hf.set_status(n)
+        hf.kv.set("last", await doubled.call(n))
+    return hf.kv.get("last")
+
+
+@workflow
+async def fails() -> None:
+    await doubled.call(1)
+    raise ValueError("no")
+
+
+@workflow
+async def goes_on(n: int = 0) -> int:
+    if await doubled.call(n) < 6:
+        hf.continue_as_new(n + 1)
+    return n
+
+
+HEALTHY = [
+    "branches",
+    "grouped",
+    "sums_what_comes_first",
+    "shares_places",
+    "steps_at_once",
+    "draws",
+    "waits_long",
+    "publishes",
+    "fails",
+    "goes_on",
+]
+
+
 # --- with a bug each --------------------------------------------------------------------------------------------------
 
 charges = [0]

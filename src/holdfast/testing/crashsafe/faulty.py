@@ -11,7 +11,7 @@ import inspect
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -39,7 +39,7 @@ from holdfast.model.instances import Instance, owned_by
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Grant, Leased, Reported
 from holdfast.model.payloads import NULL
-from holdfast.model.times import milliseconds, moment, stamp
+from holdfast.model.times import milliseconds, moment
 from holdfast.model.workitems import (
     ActivityCompleted,
     ActivityFailed,
@@ -71,6 +71,8 @@ from holdfast.workers.runners.calling import call
 INSTANCE = "i"
 #: Who runs activities here, and has their sessions.
 WORKER = "here"
+#: Seconds: no clock here knows less.
+TICK_S = 0.000_001
 #: The clock is never set back to before this.
 EARLIEST = START - timedelta(hours=1)
 #: Messages that may come twice. A signal never does: it is taken from its queue in the commit that records it.
@@ -129,8 +131,8 @@ class FaultyWorld(Turning):
         for fault in plan:
             if fault.what is What.CLOCK_JUMP:
                 self._jumps.setdefault(fault.at, []).append(fault)
-        #: From outside: milliseconds since 1970, what is sent then.
-        self._outside: list[tuple[int, WorkItem]] = []
+        #: From outside: seconds since the beginning, what is sent then. No step of the wall clock delays who sends.
+        self._outside: list[tuple[float, WorkItem]] = []
         #: Activities that are leased.
         self._held: list[Grant] = []
         self._begun_with: dict[tuple[str, int], dict[str, KvEntry]] = {}
@@ -151,11 +153,11 @@ class FaultyWorld(Turning):
         begun = StartOrchestration(
             instance=instance, orchestration=workflow.name, input=packed, version=workflow.chosen.version
         )
-        self._outside.insert(0, (0, begun))
+        self._outside.insert(0, (0.0, begun))
 
     def post(self, message: WorkItem, after_s: float = 0.0) -> None:
         """Send a message so many seconds after the beginning."""
-        self._outside.append((milliseconds(stamp(START)) + round(1000 * after_s), message))
+        self._outside.append((after_s, message))
         self._outside.sort(key=lambda found: found[0])
 
     # --- the run ------------------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class FaultyWorld(Turning):
         return False
 
     def _send_next(self) -> bool:
-        if not self._outside or self._outside[0][0] > milliseconds(stamp(self.clock.now())):
+        if not self._outside or self._outside[0][0] - self.clock.monotonic() > TICK_S:
             return False
         _, message = self._outside[0]
         before = self.commits
@@ -247,13 +249,13 @@ class FaultyWorld(Turning):
     def _pass_time(self) -> bool:
         now = self.clock.now()
         with self._provider.engine.read() as view:
-            due = [moment(when) for lane in _LANES if (when := view.next_due(lane)) is not None]
-        due.extend(datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms, _ in self._outside)
-        ahead = [when for when in due if when > now]
-        if not ahead:
-            return False
-        self.clock.advance((min(ahead) - now).total_seconds())
-        return True
+            due = [when for lane in _LANES if (when := view.next_due(lane)) is not None]
+        ahead = [(moment(when) - now).total_seconds() for when in due]
+        ahead += [after_s - self.clock.monotonic() for after_s, _ in self._outside]
+        soonest = min((seconds for seconds in ahead if seconds > TICK_S), default=None)
+        if soonest is not None:
+            self.clock.advance(soonest)
+        return soonest is not None
 
     def choose_step(self, waiting: Sequence[StepCall]) -> int:
         """Let any of them end first."""

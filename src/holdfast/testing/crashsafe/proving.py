@@ -99,7 +99,7 @@ class Trial:
         self._store = store
         self._ground = ground_for(store)
         self._args, self._kwargs = args, kwargs
-        self._signals = signals
+        self._signals, self._stubs = signals, stubs
         self._check = check
         self._outcomes = outcomes
         self._place: Place | None = place_of(workflow)
@@ -216,16 +216,24 @@ class Trial:
             lines.append("It fails without any fault when run again: it depends on something outside of its history.")
         lines += [f"note: {found}" for found in self._reads]
         lines += self._history()
-        given = "".join(
-            [f", args={self._args!r}" if self._args else "", f", kwargs={self._kwargs!r}" if self._kwargs else ""]
-        )
-        given += f", store={self._store!r}" if self._store != DEFAULT_STORE else ""
-        others = any((self._signals, self._check, self._outcomes))
-        rest = ", …" if others else ""
         lines.append(
-            f"repeat it: assert_crash_safe({workflow.definition.function.__name__}{given}{rest}, seed={number})"
+            f"repeat it: assert_crash_safe({workflow.definition.function.__name__}{self._given()}, seed={number})"
         )
         return "\n".join(lines)
+
+    def _given(self) -> str:
+        """Write the arguments that make this trial; functions are for the reader to put in."""
+        values = {"args": self._args, "kwargs": self._kwargs, "signals": list(self._signals)}
+        written = [f"{name}={value!r}" for name, value in values.items() if value]
+        if self._outcomes is not None:
+            names = [one.__name__ if isinstance(one, type) else repr(one) for one in self._outcomes]
+            written.append(f"outcomes=[{', '.join(names)}]")
+        written += [
+            f"{name}=…" for name, there in (("stubs", self._stubs), ("check", self._check)) if there is not None
+        ]
+        if self._store != DEFAULT_STORE:
+            written.append(f"store={self._store!r}")
+        return "".join(f", {one}" for one in written)
 
     def _history(self) -> list[str]:
         events = self._left.history
