@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
+from pathlib import Path
 
+import click
 import pytest
 
 from holdfast import Holdfast
+from holdfast.cli import instancewords
+from holdfast.cli.root import cli
 from holdfast.testing import corrupt_history
 
 
@@ -156,3 +161,31 @@ def test_a_damaged_history_is_told_with_what_ends_it(place, rows, start, work, h
 def test_what_is_neither_job_nor_instance_exits_3(holdfast, start):
     start()
     assert holdfast("explain", "nothing").exit_code == 3
+
+
+def test_an_instance_that_waits_for_a_job_names_it(rows, place):
+    with application(place)[0] as hf:
+
+        @hf.task(name="later", queue="elsewhere")
+        def later() -> None: ...
+
+        @hf.workflow(name="hopeful")
+        async def hopeful() -> None:
+            await later.call()
+
+        hopeful.start(id="h")
+        hf.worker(["default"], until_idle=True).run()
+        (job,) = hf.jobs()
+    _, sentence, commands = why(rows, "h")
+    assert f"job {job.id} is QUEUED" in sentence
+    assert commands[0] == f"holdfast explain {job.id}"
+
+
+def test_every_way_on_is_a_command_that_there_is():
+    found = set(re.findall(r'"holdfast (\w+)(?: ([a-z]+))?', Path(instancewords.__file__).read_text()))
+    assert len(found) > 8
+    for word, verb in sorted(found):
+        command = cli.get_command(click.Context(cli), word)
+        assert command is not None, word
+        if isinstance(command, click.Group):
+            assert command.get_command(click.Context(command), verb) is not None, (word, verb)

@@ -27,7 +27,8 @@ def explained(view: View, store: Store, instance_id: str, screen: Screen) -> Sho
     state = state_of(view, store.blobs, instance_id)
     reason = reason_in(view, instance_id, now(), store.workers.all())
     questions = [one for one in map(question_of, view.decisions(instance_id)) if one.is_open]
-    ways = ways_on(state, reason, questions)
+    jobs = [job.job_id for job in view.activities_of(instance_id) if not job.has_ended]
+    ways = ways_on(state, reason, questions, jobs)
     record: Record = {
         "instance_id": state.id,
         "status": state.status,

@@ -12,6 +12,7 @@ from holdfast.app.decisions import DecisionState
 from holdfast.app.instancestate import InstanceState
 from holdfast.cli import words
 from holdfast.model.details import CORRUPT
+from holdfast.model.ids import JobId
 from holdfast.model.instances import InstanceStatus
 from holdfast.rules.explain import Reason
 
@@ -22,6 +23,8 @@ _ENDED = {
 }
 _GOING = {"blocked": words.STUCK, "unregistered": words.STUCK, "messages_waiting": words.READY}
 
+#: Jobs that are named.
+NAMED = 3
 #: What for, and the command.
 Way = tuple[str, str]
 
@@ -36,8 +39,10 @@ def look_of(state: InstanceState, reason: Reason) -> words.Look:
     return _GOING.get(reason.code, words.RUNNING)
 
 
-def ways_on(state: InstanceState, reason: Reason, questions: Sequence[DecisionState]) -> list[Way]:
-    """Give what would change an instance that has this reason and these open questions."""
+def ways_on(
+    state: InstanceState, reason: Reason, questions: Sequence[DecisionState], jobs: Sequence[JobId]
+) -> list[Way]:
+    """Give what would change an instance that has this reason, these open questions and these jobs under way."""
     name = shlex.quote(state.id)
     cancel = ("ask it to stop", f"holdfast workflows cancel {name}")
     worker = ("start a worker of the application that has its workflow", "holdfast worker APP")
@@ -51,7 +56,7 @@ def ways_on(state: InstanceState, reason: Reason, questions: Sequence[DecisionSt
         case "turn_running":
             return [cancel]
         case _:
-            return [*_answers(questions), *_signals(state, name), cancel]
+            return [*_answers(questions), *_signals(state, name), *_jobs(jobs), cancel]
 
 
 def _answers(questions: Sequence[DecisionState]) -> list[Way]:
@@ -69,6 +74,10 @@ def _signals(state: InstanceState, name: str) -> list[Way]:
     # As `flows.waiting` words them: signal 'paid'
     waits = [line.removeprefix("signal ") for line in state.waiting_on if line.startswith("signal ")]
     return [(f"send signal {one}", f"holdfast workflows signal {name} {one} --data JSON") for one in waits]
+
+
+def _jobs(jobs: Sequence[JobId]) -> list[Way]:
+    return [("see what would change its job", f"holdfast explain {shlex.quote(job)}") for job in jobs[:NAMED]]
 
 
 def _blocked(reason: Reason, name: str) -> list[Way]:
