@@ -413,12 +413,6 @@ def test_a_workflow_needs_an_application_without_namespace_and_a_name_for_its_pa
             hf.workflow(colour="red")(lambda: None)
 
 
-def test_a_schedule_refuses_a_workflow_and_says_what_to_do(hf, onboard):
-    with pytest.raises(InvalidValue, match="Schedule a task that starts it"):
-        hf.schedule("nightly", onboard, cron="0 3 * * *")
-    assert hf.schedules() == []
-
-
 def test_a_task_by_the_clock_starts_an_instance_once(hf, onboard):
     @hf.task(name="nightly")
     def nightly() -> str:

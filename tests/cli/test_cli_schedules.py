@@ -10,6 +10,7 @@ import pytest
 from holdfast import Engine, open_store
 from holdfast.clock import SystemClock
 from holdfast.engine.maintenance import tick
+from holdfast.flows.provider import Provider
 from holdfast.model.commands import PutSchedule
 from holdfast.model.jobs import Job
 from holdfast.model.schedules import NewSchedule
@@ -248,3 +249,32 @@ def test_a_template_is_made_changed_used_and_archived(holdfast, rows, opened):
     holdfast("schedules", "rm", "s")
     assert holdfast("templates", "rm", "welcome").exit_code == 0
     assert holdfast("templates", "show", "welcome").exit_code == 3
+
+
+def test_a_schedule_of_a_workflow_begins_instances(holdfast, rows, opened):
+    told = holdfast("schedules", "add", "nightly", "--workflow", "onboard", "--every", "1h", "--params", '{"user": 1}')
+    assert told.exit_code == 0, told.stderr
+    (listed,) = rows("schedules", "ls")
+    assert (listed["workflow"], listed["job_type"]) == ("onboard", None)
+    assert "workflow onboard" in holdfast("schedules", "ls").stdout
+    assert rows("schedules", "show", "nightly")["last_instance"] is None
+    instance = holdfast("schedules", "trigger", "nightly", "--params", '{"user": 2}').stdout.strip()
+    shown = rows("schedules", "show", "nightly")
+    assert shown["last_instance"] == instance
+    assert f"holdfast explain {instance}" in holdfast("schedules", "show", "nightly").stdout
+    with opened() as engine:
+        item, _, _ = Provider(engine).fetch_orchestration_item(30)
+    assert (item.instance, item.messages[0].input) == (instance, '{"user":2}')
+    assert holdfast("schedules", "update", "nightly", "--task", "send").exit_code == 0
+    assert rows("schedules", "show", "nightly")["workflow"] is None
+    assert holdfast("schedules", "update", "nightly", "--workflow", "onboard").exit_code == 0
+    assert rows("schedules", "show", "nightly")["job_type"] is None
+
+
+def test_a_schedule_has_one_target(holdfast):
+    told = holdfast("schedules", "add", "nightly", "--workflow", "onboard", "--task", "send", "--every", "1h")
+    assert told.exit_code == 2
+    assert "one task, one template or one workflow" in told.stderr
+    told = holdfast("schedules", "add", "nightly", "--workflow", "onboard", "--every", "1h", "--queue", "mail")
+    assert told.exit_code == 2
+    assert "stands in no queue" in told.stderr

@@ -251,9 +251,13 @@ class AioSchedule:
         """Give its next fires."""
         return await asyncio.to_thread(self._schedule.preview, n, after=after)
 
-    async def trigger(self, **params: Any) -> Job[Any]:
-        """Make a job now."""
+    async def trigger(self, **params: Any) -> Job[Any] | Instance[Any]:
+        """Make a job now, or begin an instance."""
         return await asyncio.to_thread(lambda: self._schedule.trigger(**params))
+
+    async def latest(self) -> Instance[Any] | None:
+        """Give the instance that its last fire began."""
+        return await asyncio.to_thread(self._schedule.latest)
 
     async def backfill(self, start: datetime, end: datetime, *, id: str | None = None) -> int:  # noqa: A002 - the twin's own
         """Make the jobs of times of the past."""

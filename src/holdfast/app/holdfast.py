@@ -81,6 +81,8 @@ class Holdfast(HasWorkflows):
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
         super().__init__(url, namespace=namespace, clock=clock)
         self.retention = _checked(retention or Retention())
+        if self.retention.executions_max is not None:
+            self.workflows.executions_max = self.retention.executions_max
         #: Networks that are not public and may be told of ended runs all the same.
         self.webhook_allow = _networks(webhook_allow)
         self._lookout: Lookout | None = None

@@ -1,4 +1,7 @@
-"""Schedules: jobs again and again, declared by a call or by a task's decorator, and the handle on one of them."""
+"""Schedules: jobs, or instances of a workflow, again and again, declared by a call or by a task's decorator.
+
+And the handle on one of them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
+from holdfast.app.codec import SignatureCodec
+from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
 from holdfast.app.options import Seconds
 from holdfast.app.tasks import Task
 from holdfast.app.templates import Template, demand_call, packed, standing_options
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidArguments, InvalidValue, ScheduleNotFound
-from holdfast.flows import workflows as flows
+from holdfast.flows.definitions import Definition
+from holdfast.flows.workflows import Workflow
 from holdfast.model.commands import (
     Backfill,
     DeleteSchedule,
@@ -28,7 +34,7 @@ from holdfast.model.commands import (
 )
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Backfilled, Saved
-from holdfast.model.payloads import EMPTY, NULL
+from holdfast.model.payloads import EMPTY, NULL, laid_over, pack
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.schedules import Schedule as Record
 from holdfast.model.templates import JobOptions
@@ -37,6 +43,7 @@ from holdfast.model.times import Timestamp
 from holdfast.rules.cron import parse_cron
 from holdfast.rules.fires import parse_zone, time_in
 from holdfast.rules.firing import backfill_size
+from holdfast.rules.overlaps import latest_instance
 from holdfast.rules.timetable import Preview, preview
 
 if TYPE_CHECKING:
@@ -47,12 +54,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.app.schedules")
 
-#: What a schedule makes jobs of: a task, the name of one that another program knows, or a template.
-Target = Task[..., Any] | Template | str
+#: What a schedule makes jobs of: a task, the name of one that another program knows, or a template; or what it begins.
+Target = Task[..., Any] | Template | Workflow[..., Any] | str
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What `hf.schedule(…)` takes; exactly one of the first three."""
+    """What `hf.schedule(…)` takes; exactly one of the first three. `priority` and `queue` are for jobs only."""
 
     #: Five fields, a name such as `@daily`, or `@every 15m`.
     cron: str
@@ -125,22 +132,28 @@ def _aim(app: Holdfast, target: Target, params: Mapping[str, Any]) -> dict[str, 
         fields, task, defaults = {"job_type": target}, target, NULL
     elif isinstance(target, Task):
         fields, task, defaults = {"job_type": target.name}, target.name, NULL
-    elif isinstance(target, flows.Workflow):
-        raise InvalidValue(
-            f"target: a schedule does not start workflows yet. {target!r:.80} was not scheduled.",
-            hint="Schedule a task that starts it: onboard.start(…, id=hf.current.job_id).",
-            field="target",
-        )
+    elif isinstance(target, Workflow):
+        given = packed_input(target.definition, params)
+        target.definition.codec.unpack(laid_over(given))  # a call that is not whole is refused now, not each time
+        return {"workflow": target.name, "param_overrides": given}
     else:
         raise InvalidValue(
-            f"target: {target!r:.80} is no task, template or name of a task.",
-            hint="Put @hf.task on the function.",
+            f"target: {target!r:.80} is no task, workflow, template or name of a task.",
+            hint="Put @hf.task or @hf.workflow on the function.",
             field="target",
         )
     given = packed(app, task, params)
     demand_call(app, task, defaults, given)
     options = standing_options(target.chosen) if isinstance(target, Task) else JobOptions()
     return {**fields, "param_overrides": given, "options": options}
+
+
+def packed_input(definition: Definition | None, params: Mapping[str, Any]) -> msgspec.Raw:
+    """Give some arguments of a workflow as JSON, typed where it is known here. Raises InvalidArguments."""
+    if not isinstance(params, Mapping):
+        raise InvalidArguments(f"params: {params!r:.80} is no mapping of names to values. Nothing was changed.")
+    codec = None if definition is None else definition.codec
+    return codec.pack_some(params) if isinstance(codec, SignatureCodec) else pack(dict(params))
 
 
 def declare(app: Holdfast, name: str, target: Target, options: ScheduleOptions) -> Schedule:
@@ -219,15 +232,30 @@ class Schedule:
         start = None if after is None else time_in(after, record.timezone, "after")
         return preview(record, self._app.engine.look().now, n, start)
 
-    def trigger(self, **params: Any) -> Job[Any]:
-        """Make a job now, beside its timetable; the arguments are laid over those of the schedule."""
+    def trigger(self, **params: Any) -> Job[Any] | Instance[Any]:
+        """Make a job now, or begin an instance, beside its timetable; the arguments are laid over the schedule's."""
         engine, record = self._app.engine, self.record()
+        if record.workflow is not None:
+            return self._begin(record.workflow, params)
         task, defaults = self._target(record)
         given = packed(self._app, task, params)
         demand_call(self._app, task, defaults, record.param_overrides, given)
         job_id = JobId(engine.new_id())
         engine.ask(Trigger(schedule_id=self.id, job_id=job_id, params=given))
         return Job(self._app, job_id, self._app.codecs.get(task))
+
+    def _begin(self, workflow: str, params: Mapping[str, Any]) -> Instance[Any]:
+        engine, definition = self._app.engine, self._app.workflows.get(workflow)
+        instance = JobId(engine.new_id())
+        engine.ask(Trigger(schedule_id=self.id, job_id=instance, params=packed_input(definition, params)))
+        return Instance(self._app, instance, definition)
+
+    def latest(self) -> Instance[Any] | None:
+        """Give the instance that its last fire began, else one that is not over; None if it begins no workflow."""
+        record = self.record()
+        with self._app.engine.read() as view:
+            found = None if record.workflow is None else latest_instance(view, record)
+        return None if found is None else self._app.instance(found)
 
     def _target(self, record: Record) -> tuple[str, msgspec.Raw]:
         """Give the task its jobs run, and what the template between them has for it."""
@@ -261,7 +289,9 @@ class Schedule:
         for kind in _KINDS.values():
             if kind not in fields and any(name in options for name in _KINDS):
                 fields[kind] = None
-        if "params" in options:
+        if "params" in options and record.workflow is not None:
+            fields["param_overrides"] = packed_input(self._app.workflows.get(record.workflow), options["params"])
+        elif "params" in options:
             task, defaults = self._target(record)
             fields["param_overrides"] = given = packed(self._app, task, options["params"])
             demand_call(self._app, task, defaults, given)

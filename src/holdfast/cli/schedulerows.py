@@ -53,9 +53,11 @@ def when(schedule: Schedule) -> str:
 
 
 def _target(schedule: Schedule, templates: dict[str, str]) -> str:
+    if schedule.workflow is not None:
+        return f"workflow {schedule.workflow}"
     if schedule.template_id is not None:
         return f"template {templates.get(schedule.template_id, schedule.template_id)}"
-    return schedule.job_type or schedule.workflow or ""
+    return schedule.job_type or ""
 
 
 def _state(schedule: Schedule, now: Timestamp, screen: Screen) -> str:
@@ -106,9 +108,15 @@ def schedule_table(
 
 
 def schedule_page(
-    schedule: Schedule, templates: dict[str, str], fires: Sequence[Preview], now: Timestamp, screen: Screen
+    schedule: Schedule,
+    templates: dict[str, str],
+    fires: Sequence[Preview],
+    now: Timestamp,
+    screen: Screen,
+    *,
+    instance: str | None = None,
 ) -> list[str]:
-    """Show a schedule whole, with its next fires."""
+    """Show a schedule whole, with its next fires, and the instance it began last."""
     fields = {
         "id": schedule.schedule_id,
         "target": _target(schedule, templates),
@@ -123,6 +131,7 @@ def schedule_page(
         "grace": f"{schedule.grace_s:g} s",
         "jitter": f"{schedule.jitter_s:g} s" if schedule.jitter_s else None,
         "last fire": schedule.last_fire_at,
+        "instance": None if instance is None else f"{instance}  (holdfast explain {instance})",
         "fired": f"{schedule.fires} times, {schedule.missed} missed",
         "declared": "in code" if schedule.source == "code" else None,
         "version": str(schedule.version),

@@ -37,6 +37,7 @@ from holdfast.model.times import Timestamp, later
 from holdfast.rules.definitions import fault_in_itself
 from holdfast.rules.fires import time_in
 from holdfast.rules.firing import backfill_size
+from holdfast.rules.overlaps import latest_instance
 from holdfast.rules.timetable import nominal
 from holdfast.rules.timetable import preview as fires_to_come
 from holdfast.stores.protocol import Store, View
@@ -164,11 +165,13 @@ def show_schedule(*, name: str, watch: float | None, output: str) -> None:
         found, at = find_named(view, place, Schedule, name), now()
         fires = schedulerows.to_come(found, at)
         names = _template_names(view)
+        latest = None if found.workflow is None else latest_instance(view, found)
         record = {
             **schedulerows.schedule_record(found),
+            "last_instance": latest,
             "preview": [schedulerows.preview_record(fire) for fire in fires],
         }
-        return [record], lambda: schedulerows.schedule_page(found, names, fires, at, out.screen)
+        return [record], lambda: schedulerows.schedule_page(found, names, fires, at, out.screen, instance=latest)
 
     show(place, out, watch, look, key="name", one=True)
 
@@ -210,13 +213,24 @@ def _exchanged(fields: dict[str, Any]) -> dict[str, Any]:
 @_name
 @click.option("--task", "job_type", help="The task its jobs run.")
 @click.option("--template", help="The template its jobs are made from.")
+@click.option("--workflow", help="The workflow it begins instances of.")
 @_definition
 @dry_run_option
 @store_options
 def add(
-    *, name: str, job_type: str | None, template: str | None, params: str | None, dry_run: bool, **chosen: Any
+    *,
+    name: str,
+    job_type: str | None,
+    template: str | None,
+    workflow: str | None,
+    params: str | None,
+    dry_run: bool,
+    **chosen: Any,
 ) -> None:
-    """Make a schedule of a --task or a --template, by --cron, --every or --at; the store is made if there is none."""
+    """Make a schedule of a --task, a --template or a --workflow, by --cron, --every or --at.
+
+    The store is made if there is none.
+    """
     place = target()
     fields = _fields(chosen, "UTC")
     if template is not None:
@@ -225,6 +239,7 @@ def add(
         name=name,
         namespace=place.name,
         job_type=job_type,
+        workflow=workflow,
         param_overrides=NULL if params is None else payload_of(params),
         **fields,
     )
@@ -236,6 +251,7 @@ def add(
 @_name
 @click.option("--task", "job_type", help="The task its jobs run, instead of what they ran.")
 @click.option("--template", help="The template its jobs are made from, instead of what they ran.")
+@click.option("--workflow", help="The workflow it begins instances of, instead of what it did.")
 @click.option("--rename", "new_name", metavar="NAME", help="Another name.")
 @click.option("--if-version", "version", type=int, help="Only if it still has this version.")
 @_definition
@@ -246,6 +262,7 @@ def update(
     name: str,
     job_type: str | None,
     template: str | None,
+    workflow: str | None,
     new_name: str | None,
     version: int | None,
     params: str | None,
@@ -257,10 +274,9 @@ def update(
     fields = _exchanged(_fields(chosen, found.timezone))
     if params is not None:
         fields["param_overrides"] = payload_of(params)
-    if job_type is not None:
-        fields |= {"job_type": job_type, "template_id": None}
-    if template is not None:
-        fields |= {"job_type": job_type, "template_id": _template(template)}
+    if any(other is not None for other in (job_type, template, workflow)):
+        made_from = None if template is None else _template(template)
+        fields |= {"job_type": job_type, "template_id": made_from, "workflow": workflow}
     if new_name is not None:
         fields["name"] = new_name
     if not fields:
@@ -278,7 +294,7 @@ def update(
 @output_options("ids", "table", "json", "jsonl")
 @store_options
 def trigger(*, name: str, params: str | None, dry_run: bool, output: str) -> None:
-    """Make a job of a schedule now, beside its timetable; its id is printed."""
+    """Make a job of a schedule, or begin an instance, now, beside its timetable; its id is printed."""
     found, out = _found(name), output_for(output)
     job_id = JobId(new_id())
     laid = NULL if params is None else payload_of(params)
@@ -296,7 +312,7 @@ def trigger(*, name: str, params: str | None, dry_run: bool, output: str) -> Non
 @dry_run_option
 @store_options
 def backfill(*, name: str, since: str, until: str, backfill_id: str | None, yes: bool, dry_run: bool) -> None:
-    """Make the jobs of nominal times in [FROM, TO), oldest first; how many is told first."""
+    """Make the jobs, or begin the instances, of nominal times in [FROM, TO), oldest first; how many is told first."""
     found = _found(name)
     start, end = _moment("FROM", since, found.timezone), _moment("TO", until, found.timezone)
     times = list(islice(nominal(found, later(start, -1e-6)), backfill_size(found, start, end)))

@@ -18,7 +18,10 @@ import msgspec
 
 from holdfast.errors import InvalidValue
 from holdfast.model.ids import NAME_HINT, is_name
+from holdfast.model.retention import FOR_EVER_S
 
+#: Executions of an instance that are kept if nobody says otherwise.
+EXECUTIONS = 10
 #: Seconds: the longest grace of a cancellation.
 MAX_GRACE = 86_400.0
 _SEMVER = re.compile(r"(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})", re.ASCII)
@@ -64,8 +67,8 @@ class Definition:
     max_turn_attempts: int = 10
     compare_inputs: bool = True
     on_nondeterminism: Literal["block", "fail"] = "block"
-    #: Seconds that ended instances are kept; None: for ever.
-    retention_s: float | None = 30 * 86_400.0
+    #: Seconds that ended instances are kept; None: for ever; unset: as the store says.
+    retention_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run. Raises InvalidValue."""
@@ -85,6 +88,8 @@ class Definition:
             raise InvalidValue(f"workflow {self.name!r}: turn_timeout must be 0-{MAX_GRACE:.0f} seconds.")
         if self.max_turn_attempts < 1:
             raise InvalidValue(f"workflow {self.name!r}: max_turn_attempts must be at least 1.")
+        if isinstance(self.retention_s, int | float) and not 0 <= self.retention_s <= FOR_EVER_S:
+            raise InvalidValue(f"workflow {self.name!r}: retention must be 0 to 100 years, or None for ever.")
         if self.on_nondeterminism not in {"block", "fail"}:
             raise InvalidValue(f"workflow {self.name!r}: on_nondeterminism is 'block' or 'fail'.")
 
@@ -117,7 +122,10 @@ class Definitions:
     def __init__(self, codec_of: Callable[[Callable[..., Any]], Codec]) -> None:
         """Type the results of inline steps by `codec_of`, from their annotations."""
         self._codec_of = codec_of
+        #: Executions of an instance that are kept when it goes on as new, the newest.
+        self.executions_max = EXECUTIONS
         self._found: dict[str, dict[str, Definition]] = {}
+        self._newest: dict[str, Definition] = {}
         self._step_codecs: dict[Callable[..., Any], Codec] = {}
 
     def add(self, definition: Definition) -> None:
@@ -129,13 +137,11 @@ class Definitions:
                 hint="Give it another name or version.",
             )
         versions[definition.version] = definition
+        self._newest[definition.name] = versions[max(versions, key=version_key)]
 
     def get(self, name: str, version: str | None = None) -> Definition | None:
         """Give a version, the newest unless told; None if there is no such."""
-        versions = self._found.get(name, {})
-        if version is None:
-            return versions[max(versions, key=version_key)] if versions else None
-        return versions.get(version)
+        return self._newest.get(name) if version is None else self._found.get(name, {}).get(version)
 
     def all(self) -> list[Definition]:
         """Give all of them, by name, oldest version first."""

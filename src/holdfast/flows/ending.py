@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.flows.definitions import Definition
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.outbox import Outbox
 from holdfast.model import kinds
@@ -23,6 +24,7 @@ from holdfast.model.history import (
     TurnCommit,
 )
 from holdfast.model.kinds import AnyKind, Carried
+from holdfast.model.retention import FOR_EVER_S
 from holdfast.model.workitems import (
     CancelInstance,
     ContinueAsNew,
@@ -139,6 +141,15 @@ def conclude(outbox: Outbox, started: Event, terminal: AnyKind, work: OpenWork) 
             )
         case _:
             return ExecutionMetadata(status=Status.CONTINUED_AS_NEW, waiting_on=())
+
+
+def keeping(metadata: ExecutionMetadata, definition: Definition | None) -> ExecutionMetadata:
+    """Say how long an instance that ends is kept, if its workflow says so."""
+    over = metadata.status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+    if definition is None or not over or definition.retention_s is msgspec.UNSET:
+        return metadata
+    kept_s = FOR_EVER_S if definition.retention_s is None else definition.retention_s
+    return msgspec.structs.replace(metadata, retention_s=kept_s)
 
 
 def _tell_parent(started: Event, terminal: AnyKind) -> WorkItem | None:

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.ending import conclude, end_from_history, goes_on, next_execution, open_of
+from holdfast.flows.ending import conclude, end_from_history, goes_on, keeping, next_execution, open_of
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.matching import is_own_timeout
 from holdfast.flows.messages import event_for
@@ -385,7 +385,8 @@ class Turn:
         assert self.blocked is None
         assert self.abandoned is None
         if self._ended is not None:
-            return self._ended
+            known = self._definitions.get(self._item.orchestration_name, self._item.version)
+            return msgspec.structs.replace(self._ended, metadata=keeping(self._ended.metadata, known))
         execution = self._live()
         for answer in self._answers:
             execution.outbox.send(answer)
@@ -395,7 +396,7 @@ class Turn:
         if execution.terminal is None:
             metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
         else:
-            metadata = self._conclude(execution, execution.terminal)
+            metadata = keeping(self._conclude(execution, execution.terminal), execution.definition)
         if self._is_new:
             metadata = _introduced(metadata, execution)
             self._is_new = False
@@ -472,6 +473,8 @@ def _introduced(metadata: ExecutionMetadata, execution: Execution) -> ExecutionM
         orchestration_version=begun.version,
         parent_instance_id=begun.parent_instance,
         pinned_engine_version=ENGINE_VERSION,
+        # One that is kept for ever is kept whole.
+        keep_executions=None if execution.definition.retention_s is None else execution.definitions.executions_max,
     )
 
 

@@ -55,7 +55,7 @@ class WorkflowOptions(TypedDict, total=False):
     max_turn_attempts: int
     compare_inputs: bool
     on_nondeterminism: Literal["block", "fail"]
-    #: How long ended instances are kept; None: for ever.
+    #: How long ended instances are kept; None: for ever; without a word: as the store says.
     retention: Seconds | None
 
 

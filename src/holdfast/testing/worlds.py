@@ -86,7 +86,7 @@ class VirtualWorld(Turning):
 
     def settle(self) -> None:
         """Do everything that can be done now, without any time passing."""
-        tick(self.app.engine)
+        tick(self.app.engine, self.app.retention)
         for _ in range(MOST):
             if not self._worker.work() and not self.turn_once(Provider(self.app.engine), secrets.randbits(63)):
                 return

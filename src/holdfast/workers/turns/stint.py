@@ -16,8 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.ending import poison
+from holdfast.flows.ending import keeping, poison
 from holdfast.flows.execution import Execution
 from holdfast.flows.provider.translating import ack_command, readable
 from holdfast.flows.steps import StepCall
@@ -206,7 +208,9 @@ class Playing:
             return None
         log.error("workflow.poison", extra={"instance": stint.instance, "attempts": attempts})
         self._may_send(stint)
-        return Outcome(ack=self._ack(stint, poison(item, attempts, self._now_ms())), is_last=True)
+        ended = poison(item, attempts, self._now_ms())
+        ended = msgspec.structs.replace(ended, metadata=keeping(ended.metadata, stint.definition))
+        return Outcome(ack=self._ack(stint, ended), is_last=True)
 
     def _begin(self, stint: Stint, ready: Ready) -> None:
         # Not for secrets, and a system call would cost more than the turn.
