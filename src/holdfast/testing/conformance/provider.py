@@ -31,6 +31,12 @@ from holdfast.testing.conformance.provider_management import (
     ProviderPruning,
     ProviderTrees,
 )
+from holdfast.testing.conformance.provider_rewinding import (
+    ProviderFails,
+    ProviderForks,
+    ProviderImports,
+    ProviderResets,
+)
 from holdfast.testing.conformance.provider_starts import ProviderStarts, ProviderTelling
 from holdfast.testing.conformance.provider_turns import (
     ProviderAck,
@@ -64,6 +70,10 @@ class ProviderConformance(
     ProviderRetention,
     ProviderSchedules,
     ProviderTrees,
+    ProviderResets,
+    ProviderForks,
+    ProviderFails,
+    ProviderImports,
     ProviderStarts,
     ProviderTelling,
     ProviderAck,

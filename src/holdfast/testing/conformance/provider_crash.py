@@ -48,6 +48,7 @@ from holdfast.model.records import TABLES
 from holdfast.points import listening
 from holdfast.rules.changes import Stamp
 from holdfast.stores.batch import BatchTables
+from holdfast.testing.conformance import provider_rewinding as rewinding
 from holdfast.testing.conformance.harness import told
 from holdfast.testing.conformance.provider_extras import ME
 from holdfast.testing.conformance.provider_kit import (
@@ -233,6 +234,26 @@ def _tell(desk: Desk, name: str) -> Command:
     return TellInstance(cmd=f"x{name}", message=NewMessage(item=_raw(signal(name))))
 
 
+def _reset(desk: Desk, name: str) -> Command:
+    rewinding.blocked(desk, name)
+    return rewinding.reset(desk, name, cmd=f"x{name}")
+
+
+def _fork(desk: Desk, name: str) -> Command:
+    rewinding.ended(desk, f"{name}-old")
+    return rewinding.fork(desk, f"{name}-old", name, cmd=f"x{name}")
+
+
+def _fail(desk: Desk, name: str) -> Command:
+    rewinding.blocked(desk, name)
+    return rewinding.fail(desk, name, f"x{name}")
+
+
+def _import(desk: Desk, name: str) -> Command:
+    rewinding.ended(desk, f"{name}-old")
+    return rewinding.imported(desk, f"{name}-old", name, f"x{name}")
+
+
 #: One command of every kind about instances, each with the state it needs.
 SAMPLES: dict[str, Callable[[Desk, str], Command]] = {
     "ack": _ack,
@@ -259,6 +280,10 @@ SAMPLES: dict[str, Callable[[Desk, str], Command]] = {
     "answer": _answer,
     "start": _start_instance,
     "tell": _tell,
+    "reset": _reset,
+    "fork": _fork,
+    "fail": _fail,
+    "import": _import,
 }
 
 each_flow_command = pytest.mark.parametrize("sample", SAMPLES)

@@ -129,6 +129,20 @@ class Desk:
         assert item.instance == instance
         self.ack(token, started(instance), metadata=metadata)
 
+    def begin_with(
+        self,
+        instance: str,
+        *events: Event,
+        metadata: ExecutionMetadata = COMPLETED,
+        parent: str | None = None,
+        **more: Any,
+    ) -> None:
+        """Make an instance whose first turn wrote this history."""
+        self.send(start(instance, parent_instance=parent))
+        item, token, _ = self.fetch()
+        assert item.instance == instance
+        self.ack(token, *events, metadata=metadata, **more)
+
     def turn(self, instance: str = "i") -> str:
         """Send a signal and fetch the turn it causes; give the token."""
         self.send(signal(instance))
