@@ -281,6 +281,9 @@ def test_an_instance_that_cannot_be_read_is_set_aside_whole_and_comes_back_mende
     good = path.read_bytes()
     path.write_bytes(good[:-9])
     assert {finding.code for finding in check(f"dir:{desk.path}")} >= {"file_damaged"}
+    plan = repair.plan(str(desk.path))
+    assert not plan.is_needed
+    assert "The next opening sets it aside, with all in it" in plan.lines[0]
     desk.open()
     assert desk.provider.list_instances() == ["good"]
     assert desk.provider.fetch_orchestration_item(30.0) is None

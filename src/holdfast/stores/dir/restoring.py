@@ -15,7 +15,7 @@ from holdfast.model.jobs import JobStatus
 from holdfast.rules.invariants import RUNS_KEPT
 from holdfast.stores.dir import jobfile, writing
 from holdfast.stores.dir.jobfile import JobFile
-from holdfast.stores.dir.kinds import QUARANTINE, STATE_OF, STATES
+from holdfast.stores.dir.kinds import INSTANCES, QUARANTINE, STATE_OF, STATES
 from holdfast.stores.dir.names import ENDING, id_in, name_of
 from holdfast.stores.dir.places import is_in
 from holdfast.stores.dir.quarantine import Quarantine
@@ -44,6 +44,10 @@ def file_plans(data: FS, store: DirStore, quarantine: Quarantine) -> Iterator[Fi
     damaged = {one.file: one for one in found if one.code == "file_damaged" and one.file}
     for file, finding in damaged.items():
         folder, _, entry = file.removeprefix("data/").rpartition("/")
+        if is_in(folder, INSTANCES):
+            whole = "" if entry.endswith(ENDING) else ", with all in it"
+            yield FilePlan(f"{file}: {finding.message}. The next opening sets it aside{whole}.", "", None)
+            continue
         name = entry.removesuffix(ENDING)
         is_job = any(is_in(folder, state) for state in STATES)
         good = known.get(id_in(name) or "") if is_job else None
