@@ -8,12 +8,14 @@ from holdfast.model import flowcommands as f
 from holdfast.model import kinds
 from holdfast.model.commands import EndSessions, Expire, Prune
 from holdfast.model.decisions import decision_id
+from holdfast.model.details import Category, ErrorDetails
 from holdfast.model.history import Event
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.workitems import (
     ActivityCompleted,
     ActivityExecute,
     QueueMessage,
+    ResumeInstance,
     StartOrchestration,
     TimerFired,
 )
@@ -64,6 +66,40 @@ def first(name="i", execution=1):
     return event(1, kinds.OrchestrationStarted(name="flow", version="1.0.0", input="{}"), name, execution)
 
 
+def delta(*events):
+    return f.Delta(events=tuple(f.NewEvent(event=raw(event)) for event in events))
+
+
+def reset_of(w, name="i", **more):
+    """A reset of an instance to its first event."""
+    execution = w.tables.executions(name)[-1]
+    number = execution.execution_id
+    end = event(2**31 - 1, kinds.OrchestrationFailed(details=GIVEN_UP), name, number)
+    given = {
+        "history_id": execution.history_id,
+        "last_event_id": execution.last_event_id,
+        "until": 1,
+        "begins": delta(first(name, number)),
+        "ending": delta(end),
+        "messages": (again(ResumeInstance(instance=name, execution_id=number + 1)),),
+    }
+    return f.ResetInstance(instance_id=name, **given | more)
+
+
+def fork_of(w, name="i", new="copy", **more):
+    """A fork of an instance from its first event."""
+    del w
+    given = {"execution_id": 1, "until": 1, "begins": delta(first(new))}
+    return f.ForkInstance(instance_id=name, fork=new, **given | more)
+
+
+def again(item, at=None):
+    return f.Again(message=f.NewMessage(item=raw(item)), at=at)
+
+
+GIVEN_UP = ErrorDetails(category=Category.APPLICATION, kind="Cancelled", message="given up")
+
+
 def flowing():
     """Instances as they go: turns, checkpoints, expiries, activities, questions, sessions, deletion."""
     w = FlowWorld()
@@ -110,5 +146,8 @@ def flowing():
     w.wait(3600)
     w.do(f.CleanSessions())
     w.do(Prune())
+    w.ack(w.turn(), execution=2, metadata=f.Metadata(status=InstanceStatus.FAILED))
+    w.do(reset_of(w))
+    w.do(fork_of(w))
     w.do(f.DeleteInstances(instance_ids=("i",), force=True, tree=True))
     return w
