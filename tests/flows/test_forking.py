@@ -1,15 +1,27 @@
-"""A new instance from a point of an old history."""
+"""A new execution from a point of an old history."""
 
 import asyncio
 
 import pytest
 from flowskit import kinds_of
 
-from holdfast.errors import InvalidValue, NondeterminismError
+from holdfast.errors import InvalidValue
 from holdfast.flows import face as hf
-from holdfast.flows.forking import fork
-from holdfast.model import workitems
-from holdfast.model.history import Status
+from holdfast.flows.ending import poison
+from holdfast.flows.forking import (
+    before_failure,
+    children_left,
+    copied_for_fork,
+    copied_for_reset,
+    delivered_again,
+    demand_event,
+    kept_messages,
+)
+from holdfast.flows.turn import run_turn
+from holdfast.model import kinds, workitems
+from holdfast.model.details import Category, ErrorDetails
+from holdfast.model.history import REPAIR_EVENT_ID, Event, OrchestrationItem, Status, TurnCommit
+from holdfast.model.reasons import Blockage
 from holdfast.testing.flows import World
 
 
@@ -35,17 +47,12 @@ def story_in(world):
 
 
 def forked(world, until, instance="copy"):
-    commit = fork(
-        world.definitions,
-        world.history(),
-        until=until,
-        instance=instance,
-        execution_id=1,
-        now_ms=world.now_ms,
-        kv_snapshot={},
-    )
-    world._apply(world._row(instance), commit)
-    return commit
+    """Begin another instance with a part of the history, as a store does."""
+    copied = copied_for_fork(world.history()[:until], instance, world.now_ms)
+    resume = workitems.ResumeInstance(instance=instance, execution_id=1)
+    row = world._row(instance)
+    world._apply(row, TurnCommit(execution_id=1, history_delta=tuple(copied), orchestrator_items=(resume,)))
+    return copied
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def world():
 
 
 def test_a_fork_at_any_event_comes_to_the_same_end_with_work_of_its_own(world):
-    length = len(world.history())
+    length = len(world.history()) - 1
     for until in range(1, length + 1):
         name = f"copy-{until}"
         forked(world, until, name)
@@ -71,35 +78,176 @@ def test_a_fork_at_any_event_comes_to_the_same_end_with_work_of_its_own(world):
             world.settle()
         assert world.rows[name].status is Status.COMPLETED
         assert world.result(name) == [2, 5, "old" if child is None else "new", 4], f"until {until}"
-    assert len(world.history()) == length
+    assert len(world.history()) == length + 1
 
 
-def test_open_work_is_sent_off_anew_and_the_old_instance_is_left_alone(world):
+def resumed(world, until, execution_id=2, messages=()):
+    """Run the first turn of a reset, and give what it commits."""
+    copied = copied_for_reset(world.history()[:until], execution_id, world.now_ms)
+    resume = workitems.ResumeInstance(instance="i", execution_id=execution_id)
+    item = OrchestrationItem(
+        instance="i",
+        orchestration_name="main",
+        execution_id=execution_id,
+        version="1.0.0",
+        history=tuple(copied),
+        messages=(resume, *messages),
+    )
+    turn = run_turn(world.definitions, item, now_ms=world.now_ms)
+    return turn.commit()
+
+
+def test_a_reset_asks_for_open_work_by_the_execution_that_first_did(world):
     until = kinds_of(world.history()).index("TimerFired") + 3
-    commit = forked(world, until)
-    assert [type(one).__name__ for one in commit.worker_items] == ["ActivityExecute"]
+    commit = resumed(world, until)
+    (work,) = commit.worker_items
+    assert (work.execution_id, work.id) == (1, 8)
     (child,) = [one for one in commit.orchestrator_items if isinstance(one, workitems.StartOrchestration)]
-    assert child.instance == "copy::sub::1-7"
-    assert all(event.instance == "copy" for event in commit.history_delta)
+    assert (child.instance, child.parent_execution_id) == ("i::sub::2-7", 2)
+    assert commit.history_delta == ()
 
 
-def test_a_fork_that_its_code_does_not_follow_is_refused(world):
-    other = World()
-
-    async def main() -> None:
-        await asyncio.sleep(1)
-
-    other.workflow(main)
-    other.rows = world.rows
-    with pytest.raises(NondeterminismError):
-        forked(other, 3)
-    assert "copy" not in world.rows
+def test_what_the_messages_of_the_first_turn_complete_is_not_asked_for_again(world):
+    until = kinds_of(world.history()).index("TimerFired") + 3
+    done = workitems.ActivityCompleted(instance="i", execution_id=1, id=8, result="4")
+    commit = resumed(world, until, messages=(done,))
+    assert commit.worker_items == ()
+    assert kinds_of(commit.history_delta) == ["ActivityCompleted"]
+    stray = workitems.ActivityCompleted(instance="i", execution_id=2, id=8, result="4")
+    assert len(resumed(world, until, messages=(stray,)).worker_items) == 1
 
 
-def test_a_fork_at_no_event_or_without_code_is_refused(world):
-    with pytest.raises(InvalidValue, match="events 1-"):
-        forked(world, 99)
-    empty = World()
-    empty.rows = world.rows
-    with pytest.raises(InvalidValue, match="no code"):
-        forked(empty, 2)
+def test_a_timer_is_set_again_for_the_time_it_had(world):
+    at = kinds_of(world.history()).index("TimerCreated")
+    (timer,) = resumed(world, at + 1).orchestrator_items
+    assert isinstance(timer, workitems.TimerFired)
+    assert (timer.execution_id, timer.fire_at_ms) == (2, world.history()[at].kind.fire_at_ms)
+
+
+def test_a_step_that_is_open_keeps_its_key(world):
+    at = kinds_of(world.history()).index("StepCompleted")
+    copied = copied_for_reset(world.history()[:at], 2, world.now_ms)
+    item = OrchestrationItem(
+        instance="i", orchestration_name="main", execution_id=2, version="1.0.0", history=tuple(copied), messages=()
+    )
+    turn = run_turn(world.definitions, item, now_ms=world.now_ms)
+    (call,) = turn.take_steps()
+    assert (call.execution_id, call.step_no) == (1, 1)
+
+
+# --- up to where ------------------------------------------------------------------------------------------------------
+
+
+def events(*given):
+    return [
+        Event(event_id=at, instance="i", execution_id=1, timestamp_ms=at, kind=kind, source_event_id=source)
+        for at, (kind, source) in enumerate(((one if isinstance(one, tuple) else (one, None)) for one in given), 1)
+    ]
+
+
+START = kinds.OrchestrationStarted(name="main", version="1.0.0", input="{}")
+ASKED = kinds.ActivityScheduled(name="a", input="{}")
+DONE = (kinds.ActivityCompleted(result="1"), 2)
+
+
+def failure(kind="Error", category=Category.APPLICATION, message="", data=None):
+    return kinds.OrchestrationFailed(details=ErrorDetails(category=category, kind=kind, message=message, data=data))
+
+
+@pytest.mark.parametrize(
+    ("history", "kept"),
+    [
+        # What came in last, and what it led to, is taken back.
+        ((START, ASKED, DONE, failure()), 2),
+        ((START, ASKED, DONE, kinds.PatchRecorded(id="p"), failure()), 2),
+        ((START, failure()), 1),
+        ((START, ASKED, DONE, kinds.OrchestrationCompleted(output="1")), 2),
+        # What was ended from outside did not fail.
+        ((START, ASKED, DONE, failure("Dead", Category.POISON)), 3),
+        ((START, ASKED, DONE, failure("Cancelled")), 3),
+        ((START, ASKED, kinds.OrchestrationCancelRequested(reason="r"), failure("Cancelled")), 2),
+        ((START, (kinds.TimerCreated(fire_at_ms=5), 1), (kinds.TimerFired(fire_at_ms=5), 2), failure("Cancelled")), 2),
+        # What goes on stands where it stands.
+        ((START, ASKED, DONE), 3),
+    ],
+)
+def test_a_copy_ends_before_the_turn_that_failed(history, kept):
+    assert before_failure(events(*history), None) == kept
+
+
+def test_what_its_code_does_not_follow_is_kept_up_to_the_difference():
+    text = (
+        "workflow 'main' 1.0.0, instance 'i', execution 1: event 3 differs (events 1-2 match)\n"
+        "  recorded: completion of event 2\n  code now: nothing"
+    )
+    assert before_failure(events(START, ASKED, DONE), Blockage("Nondeterminism", text)) == 2
+    assert before_failure(events(START, ASKED, DONE), Blockage("Input", "no")) == 3
+    assert before_failure(events(START, ASKED, DONE, failure("Nondeterminism", message=text)), None) == 2
+
+
+def test_what_was_ended_by_hand_is_kept_whole():
+    *rest, last = events(START, ASKED, DONE, failure())
+    by_hand = Event(event_id=REPAIR_EVENT_ID, instance="i", execution_id=1, timestamp_ms=9, kind=last.kind)
+    assert before_failure([*rest, by_hand], None) == 3
+    assert demand_event([*rest, by_hand], REPAIR_EVENT_ID) == 3
+
+
+def test_an_event_that_is_not_there_is_refused():
+    history = events(START, ASKED, DONE, failure())
+    assert [demand_event(history, at) for at in (1, 2, 3, 4)] == [1, 2, 3, 3]
+    for at in (0, 5, -1):
+        with pytest.raises(InvalidValue, match="events 1-3"):
+            demand_event(history, at)
+
+
+# --- what is delivered again ------------------------------------------------------------------------------------------
+
+
+def test_signals_and_answers_that_came_later_are_delivered_again_in_their_order():
+    history = events(
+        START,
+        kinds.DecisionRequested(prompt="?"),
+        kinds.QueueEventDelivered(name="s", data="1"),
+        (kinds.DecisionResolved(chosen="yes", by="ann"), 2),
+        kinds.ExternalEvent(name="e", data="2"),
+        kinds.DecisionRequested(prompt="later"),
+        (kinds.DecisionResolved(chosen="no", by="ann"), 6),
+        failure(),
+    )
+    told = [(type(item).__name__, item.name, at) for item, at in delivered_again(history[:2], history[2:])]
+    assert told == [("QueueMessage", "s", 3), ("QueueMessage", "@decision/2", 4), ("ExternalRaised", "e", 5)]
+    expired = events(START, kinds.DecisionRequested(prompt="?"), (kinds.DecisionResolved(chosen="x", by="expiry"), 2))
+    assert list(delivered_again(expired[:2], expired[2:])) == []
+
+
+def test_messages_that_an_end_kept_are_delivered_again(world):
+    item = OrchestrationItem(
+        instance="i",
+        orchestration_name="main",
+        execution_id=1,
+        version="1.0.0",
+        history=tuple(world.history()[:2]),
+        messages=(
+            workitems.QueueMessage(instance="i", name="s", data="1"),
+            workitems.StartOrchestration(instance="i", orchestration="main", input="{}"),
+            workitems.ActivityCompleted(instance="i", execution_id=1, id=2, result="2"),
+        ),
+    )
+    ended = poison(item, 11, world.now_ms).history_delta
+    told = [type(one).__name__ for one, _ in delivered_again(world.history()[:2], ended)]
+    assert told == ["QueueMessage", "ActivityCompleted"]
+    assert kept_messages(failure(data='{"members": []}').details) == []
+
+
+def test_children_of_a_given_up_execution_are_asked_to_stop_unless_they_are_awaited(world):
+    history = world.history()[:8]
+    copied = copied_for_reset(history, 2, world.now_ms)
+    assert [one.instance for one in children_left(history, copied)] == ["i::sub::1-7"]
+    assert children_left(history, history) == []
+
+
+def test_the_workflows_own_timeout_counts_from_the_copy_on():
+    history = events(START, (kinds.TimerCreated(fire_at_ms=1002), 1), ASKED)
+    assert copied_for_reset(history, 2, 50_000)[1].kind.fire_at_ms == 51_000
+    fired = [*history, *events(START, START, START, (kinds.TimerFired(fire_at_ms=1002), 2))[3:]]
+    assert copied_for_reset(fired, 2, 50_000)[1].kind.fire_at_ms == 1002
