@@ -3,8 +3,8 @@
     PATH/holdfast.json      which store this is             PATH/LOCK     who has it open
     PATH/data/tasks/{pending,running,completed,failed}/     one file a job, its runs inside
     PATH/data/{queues/settings,templates,schedules,groups,reservations,keys,webhooks,deliveries,commands}/
-    PATH/data/instances/    one directory a workflow instance         PATH/data/queues/{orchestrator,parked}/   its messages
-    PATH/data/{sessions,decisions}/   one file a record               PATH/data/trash/   what was deleted, until it is swept
+    PATH/data/instances/    one directory an instance       PATH/data/queues/{orchestrator,parked}/   their messages
+    PATH/data/{sessions,decisions}/   one file a record     PATH/data/trash/  what was deleted, until it is swept
     PATH/data/intent/       the commit being applied        PATH/data/feed/   all events, one a line
     PATH/data/quarantine/   files that could not be used    PATH/data/{meta,dispatch}.json
 
