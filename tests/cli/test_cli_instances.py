@@ -189,3 +189,10 @@ def test_every_way_on_is_a_command_that_there_is():
         assert command is not None, word
         if isinstance(command, click.Group):
             assert command.get_command(click.Context(command), verb) is not None, (word, verb)
+
+
+def test_the_status_page_counts_the_instances_that_run(holdfast, rows, start, work):
+    start()
+    work()
+    assert rows("status")["running_instances"] == 1
+    assert re.search(r"workflows +1 running", holdfast("status").stdout)

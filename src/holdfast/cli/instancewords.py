@@ -5,6 +5,7 @@ The sentence itself comes from `rules.flowexplain`, the same everywhere.
 
 from __future__ import annotations
 
+import ast
 import shlex
 from collections.abc import Sequence
 
@@ -72,8 +73,11 @@ def _answers(questions: Sequence[DecisionState]) -> list[Way]:
 
 def _signals(state: InstanceState, name: str) -> list[Way]:
     # As `flows.waiting` words them: signal 'paid'
-    waits = [line.removeprefix("signal ") for line in state.waiting_on if line.startswith("signal ")]
-    return [(f"send signal {one}", f"holdfast workflows signal {name} {one} --data JSON") for one in waits]
+    said = [line.removeprefix("signal ") for line in state.waiting_on if line.startswith("signal ")]
+    return [
+        (f"send signal {one}", f"holdfast workflows signal {name} {shlex.quote(ast.literal_eval(one))} --data JSON")
+        for one in said
+    ]
 
 
 def _jobs(jobs: Sequence[JobId]) -> list[Way]:

@@ -13,13 +13,14 @@ from holdfast.cli.pulse import Pulse, Rates, Recovery
 from holdfast.cli.queues import QueueRow, queue_rows
 from holdfast.cli.target import Target, now
 from holdfast.cli.workerrows import Held, Staff, progresses, running, staff
+from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Progress, WorkerState
 from holdfast.rules.explain import COUNTED
 from holdfast.stores.opening import parse_url
-from holdfast.stores.protocol import Durability, HandMade, Store, View
+from holdfast.stores.protocol import Durability, HandMade, InstanceQuery, Store, View
 
 
 class Scene(NamedTuple):
@@ -41,6 +42,8 @@ class Scene(NamedTuple):
     staff: Sequence[Staff]
     #: Files of a store that people may write to, which could not be used.
     set_aside: int = 0
+    #: Instances that run, as far as anybody counts.
+    instances: int = 0
 
     def count(self, status: JobStatus) -> int:
         """Count the jobs of a status."""
@@ -74,6 +77,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
         staff=staff(held, known),
         set_aside=store.set_aside() if isinstance(store, HandMade) else 0,
+        instances=len(view.instances(InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED))),
     )
 
 
@@ -97,6 +101,7 @@ def scene_record(scene: Scene) -> Record:
         "dispatch_reason": scene.authority.dispatch_reason,
         "durability": scene.durability,
         "running": scene.count(JobStatus.RUNNING),
+        "running_instances": scene.instances,
         "counts": {status.value: scene.count(status) for status in JobStatus},
         "oldest_due": scene.oldest_due,
         "reservations": [row.reservation for row in scene.queues if row.reservation is not None],

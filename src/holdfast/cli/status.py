@@ -15,6 +15,7 @@ from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import STUCK
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import seconds_between
+from holdfast.rules.explain import COUNTED
 from holdfast.stores.protocol import Durability, Store, View
 
 
@@ -46,6 +47,7 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "workers": staff or "none",
         "running": str(scene.count(JobStatus.RUNNING)),
         "waiting": f"{waiting}{_since(scene)}",
+        "workflows": scene.instances and f"{scene.instances}{' or more' * (scene.instances == COUNTED)} running",
         "reserved": ", ".join(row.name for row in scene.queues if row.reservation is not None),
         "set aside": scene.set_aside and _quarantined(scene),
         "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),

@@ -12,12 +12,16 @@ from holdfast.app.instancestate import InstanceState
 from holdfast.cli.eventwords import worded
 from holdfast.cli.instancewords import look_of
 from holdfast.cli.output import Record
-from holdfast.cli.tables import Column, lines
+from holdfast.cli.tables import Column, age, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import ASKING, COMPLETED, HELD
 from holdfast.model.history import Event
-from holdfast.model.times import at_milliseconds
+from holdfast.model.times import Timestamp, at_milliseconds, seconds_between
 from holdfast.rules.explain import Reason
+from holdfast.rules.flowexplain import NAMED
+
+#: Cells that a reason, or what happened, should have; spare columns give way for it.
+REASON_CELLS = 40
 
 
 class InstanceSeen(NamedTuple):
@@ -38,23 +42,23 @@ def badge(seen: InstanceSeen, screen: Screen) -> str:
     return f"{screen.glyph(look_of(*seen))} {seen.state.status}"
 
 
-def instance_table(rows: Sequence[InstanceSeen], screen: Screen) -> list[str]:
+def instance_table(rows: Sequence[InstanceSeen], now: Timestamp, screen: Screen) -> list[str]:
     """Lay out instances."""
     columns = (
-        Column("ID"),
         Column("STATUS"),
+        Column("ID"),
         Column("WORKFLOW"),
         Column("VERSION", spare=True),
-        Column("STARTED", spare=True),
-        Column("REASON"),
+        Column("AGE", right=True),
+        Column("REASON", least=REASON_CELLS),
     )
     cells = [
         [
-            safe(one.state.id),
             badge(one, screen),
+            safe(one.state.id),
             safe(one.state.workflow),
             safe(one.state.version or "-"),
-            one.state.created_at,
+            age(seconds_between(one.state.created_at, now)),
             safe(one.reason.sentence),
         ]
         for one in rows
@@ -82,7 +86,7 @@ def instance_page(seen: InstanceSeen, output: str | None, screen: Screen) -> lis
 
 def more(reason: Reason) -> list[str]:
     """Give what the sentence left out, line by line."""
-    return [f"  {safe(line)}" for line in reason.lines] if len(reason.lines) > 1 or reason.code == "blocked" else []
+    return [f"  {safe(line)}" for line in reason.lines] if len(reason.lines) > NAMED or reason.code == "blocked" else []
 
 
 def event_record(event: Event) -> Record:
@@ -93,7 +97,12 @@ def event_record(event: Event) -> Record:
 
 def event_table(events: Sequence[Event], screen: Screen) -> list[str]:
     """Lay out a history."""
-    columns = (Column("EVENT", right=True), Column("TIME", spare=True), Column("KIND"), Column("WHAT"))
+    columns = (
+        Column("EVENT", right=True),
+        Column("TIME", spare=True),
+        Column("KIND", spare=True),
+        Column("WHAT", least=REASON_CELLS),
+    )
     rows = [
         [
             str(event.event_id),

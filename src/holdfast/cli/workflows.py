@@ -69,7 +69,7 @@ def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch
         ids = [*unbegun, *(found.instance_id for found in view.instances(query))][:limit]
         rows = [_seen(view, store, one) for one in ids]
         records = [workflowrows.instance_record(one) for one in rows]
-        return records, lambda: workflowrows.instance_table(rows, out.screen)
+        return records, lambda: workflowrows.instance_table(rows, now(), out.screen)
 
     show(place, out, watch, look, key="instance_id")
 
