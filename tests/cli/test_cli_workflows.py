@@ -13,8 +13,7 @@ from holdfast.app.workflows import Workflow
 from holdfast.flows.provider import Provider
 from holdfast.model.history import ExecutionMetadata
 from holdfast.model.workitems import StartOrchestration
-from holdfast.testing.crashsafe.cast import Cast
-from holdfast.testing.crashsafe.faulty import FaultyWorld
+from holdfast.testing import virtual
 
 APP = "flowapp:hf"
 
@@ -28,26 +27,24 @@ def _mode(monkeypatch):
 
 
 def recorded(name, *args, moves=None):
-    """Run a workflow of the application in a world, so far, and give its history."""
-    workflow = Workflow(flowapp.hf, flowapp.hf.workflows.get(name))
-    world = FaultyWorld(Cast(workflow), ())
-    world.start(workflow, *args)
-    if moves is None:
-        world.drive(1000)
-    else:
-        for _ in range(moves):
-            world.move()
-        world.forget()
-    return world
+    """Run a workflow of the application in a world of its own, to its end or for some turns, and give what it wrote."""
+    with virtual(flowapp.hf) as world:
+        run = Workflow(flowapp.hf, flowapp.hf.workflows.get(name)).start(*args, id="i")
+        if moves is None:
+            world.run(run)
+        else:
+            for _ in range(moves):
+                world.turn_once(Provider(flowapp.hf.engine), 7)
+        info = Provider(flowapp.hf.engine).get_instance_info("i")
+        return run.history(), info.status, info.output, run.status().waiting_on
 
 
 @pytest.fixture
 def keep(opened):
-    """Write an instance of a world into the store, by the provider."""
+    """Write an instance into the store, by the provider."""
 
-    def write(world, instance="i"):
-        row = world.rows["i"]
-        (events,) = row.histories.values()
+    def write(found, instance="i"):
+        events, status, output, waiting_on = found
         moved = [msgspec.structs.replace(event, instance=instance) for event in events]
         with opened() as engine:
             provider = Provider(engine)
@@ -62,11 +59,11 @@ def keep(opened):
                 1,
                 moved,
                 metadata=ExecutionMetadata(
-                    status=row.status,
-                    output=row.output,
+                    status=status,
+                    output=output,
                     orchestration_name=begun.name,
                     orchestration_version=begun.version,
-                    waiting_on=row.waiting_on,
+                    waiting_on=waiting_on,
                 ),
             )
 

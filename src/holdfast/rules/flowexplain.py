@@ -19,7 +19,7 @@ from holdfast.model.instances import (
     Message,
     Turn,
     execution_key,
-    owner_of,
+    owned_by,
 )
 from holdfast.model.jobs import Job
 from holdfast.model.payloads import ref_in
@@ -193,16 +193,23 @@ def _waiting(state: State, instance: Instance | None, job_reason: JobReason) -> 
 
 def _lines(state: State, instance: Instance, job_reason: JobReason) -> Iterator[str]:
     """Say what each thing it waits for is, with times as people read them and jobs with their own reasons."""
-    jobs: dict[str | None, Job] | None = None
+    jobs: dict[int, Job] | None = None
     for line in instance.waiting_on or ():
         timer, activity = _TIMER.fullmatch(line), _ACTIVITY.fullmatch(line)
         if timer is not None:
             yield f"a timer at {at_milliseconds(int(timer[1]))}"
         elif activity is not None:
             if jobs is None:
-                jobs = {job.owner: job for job in state.activities_of(instance.instance_id)}
-            job = jobs.get(owner_of(instance.instance_id, instance.current_execution_id, int(activity[1])))
+                jobs = _jobs(state, instance)
+            job = jobs.get(int(activity[1]))
             why = "its job is gone" if job is None else f"job {job.job_id} is {job.status}, {job_reason(job)}"
             yield f"activity {activity[2]}: {why}"
         else:
             yield line
+
+
+def _jobs(state: State, instance: Instance) -> dict[int, Job]:
+    """Give the jobs of an instance by the events that asked for them: after a reset an earlier execution may have."""
+    asked = [(owned_by(job.owner), job) for job in state.activities_of(instance.instance_id)]
+    known = sorted(((owner[1], job.job_id, owner[2], job) for owner, job in asked if owner is not None))
+    return {event_id: job for _, _, event_id, job in known}
