@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
+from itertools import islice
 from threading import Lock as Mutex
 from typing import Final
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 #: Directories kept open. A process may often have no more than 1,024 files open in all.
-KEPT: Final = 256
+KEPT: Final = 128
 
 
 class OpenDir:
@@ -78,7 +79,8 @@ class OpenDirs:
         """Close what nobody uses, and nobody used for longest, until so many are left as are kept."""
         spare = len(self._open) - self._kept
         if spare > 0:
-            for path in [path for path, known in self._open.items() if not known.users][:spare]:
+            idle = (path for path, known in self._open.items() if not known.users)
+            for path in list(islice(idle, spare)):
                 os.close(self._open.pop(path).fd)
 
     def let_go(self, used: OpenDir) -> None:

@@ -22,7 +22,7 @@ from holdfast.model.records import Record
 from holdfast.stores.dir import camel, kinds
 from holdfast.stores.dir.histories import Kept
 from holdfast.stores.dir.kinds import INSTANCES, number_in
-from holdfast.stores.dir.names import name_of
+from holdfast.stores.dir.names import ENDING, name_of
 from holdfast.stores.dir.reader import text_at
 from holdfast.stores.dir.text import Unreadable
 
@@ -101,22 +101,25 @@ class InstanceFiles:
         self._fs = fs
         self._folder = folder
         self._name = name
+        #: What lies in the directory, and the executions there are directories of.
+        self.names = fs.listdir(folder)
+        self.numbers = execution_numbers(fs, folder) if EXECUTIONS in self.names else []
         self._applied = applied
         self._at_work = at_work
 
     def instance(self) -> Instance | None:
         """Read who it is; None if no file says it."""
-        fields = self._fields(META)
+        fields = self._fields(META) if f"{META}{ENDING}" in self.names else None
         return None if fields is None else self._owned(Instance, META, fields)
 
     def turn(self) -> Turn | None:
         """Read who works on it; None if no file says it."""
-        fields = self._fields(LOCK)
+        fields = self._fields(LOCK) if f"{LOCK}{ENDING}" in self.names else None
         return None if fields is None else self._owned(Turn, LOCK, fields)
 
     def keys(self) -> Sequence[KeyValue]:
         """Read its keys."""
-        fields = self._fields(KEYS)
+        fields = self._fields(KEYS) if f"{KEYS}{ENDING}" in self.names else None
         if fields is None:
             return ()
         of = {"instanceId": fields.get("instanceId", _NULL)}
@@ -126,7 +129,7 @@ class InstanceFiles:
 
     def executions(self) -> Sequence[tuple[Execution, Kept]]:
         """Read its executions, with where their histories lie."""
-        found = (self._execution(number) for number in execution_numbers(self._fs, self._folder))
+        found = map(self._execution, self.numbers)
         return [one for one in found if one is not None]
 
     def _execution(self, number: str) -> tuple[Execution, Kept] | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.journal.fs import FS
 from holdfast.model.instances import Execution, Instance, KeyValue, Turn
 from holdfast.stores.dir import folders
-from holdfast.stores.dir.flowfiles import EXECUTIONS, LOCK, META, InstanceFiles, execution_numbers, is_folder
+from holdfast.stores.dir.flowfiles import EXECUTIONS, LOCK, META, InstanceFiles, is_folder
 from holdfast.stores.dir.histories import FILE, Kept
 from holdfast.stores.dir.kinds import INSTANCES
 from holdfast.stores.dir.names import DRAFT, is_canonical
@@ -52,8 +52,8 @@ def load_instances(shelf: Shelf, applied: int) -> None:
         folder = f"{INSTANCES}/{name}"
         with suppress(FileNotFoundError):  # gone meanwhile, by the process whose store we only read
             files = InstanceFiles(shelf.fs, folder, name, applied, at_work=shelf.readonly)
+            _sweep(shelf, folder, files)
             try:
-                _sweep(shelf, folder)
                 instance, found, values = files.instance(), files.executions(), files.keys()
             except (Unreadable, Irregular) as problem:
                 _set_aside(shelf, folder, _reason(problem))
@@ -111,20 +111,17 @@ def _set_aside(shelf: Shelf, folder: str, reason: str) -> None:
         shelf.quarantine.take_folder(folder, reason)
 
 
-def _sweep(shelf: Shelf, folder: str) -> None:
+def _sweep(shelf: Shelf, folder: str, files: InstanceFiles) -> None:
     """Remove drafts: they are never state."""
     if shelf.readonly:
         return
-    numbers = execution_numbers(shelf.fs, folder)
-    for place in (folder, *(f"{folder}/{EXECUTIONS}/{number}" for number in numbers)):
-        for name in shelf.fs.listdir(place):
+    executions = [f"{folder}/{EXECUTIONS}/{number}" for number in files.numbers]
+    for place, names in ((folder, files.names), *((place, shelf.fs.listdir(place)) for place in executions)):
+        for name in names:
             if name.startswith(DRAFT):
                 with suppress(IsADirectoryError, PermissionError, FileNotFoundError):
                     shelf.fs.unlink(f"{place}/{name}")
                     shelf.report.drafts += 1
-        if place != folder and not shelf.fs.listdir(place):
-            # Begun by a commit that came to nothing.
-            _remove_hollow(shelf, place)
 
 
 def _remove_hollow(shelf: Shelf, folder: str) -> None:
