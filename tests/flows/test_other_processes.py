@@ -12,12 +12,12 @@ import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 import msgspec
 from flowskit import events, run
-from test_asyncio_in_workflows import queue, task_group, wait_over_gathers
+from asyncioprograms import PROGRAMS
 from test_random_programs import program
 
 padding = [object() for _ in range(int(sys.argv[2]))]
 found = hashlib.sha256()
-for number, build in enumerate([queue, task_group, wait_over_gathers, *map(program, range(4))]):
+for number, build in enumerate([*PROGRAMS, *map(program, range(4))]):
     world = run(build, number)
     for history in events(world).values():
         for event in history:

@@ -4,9 +4,12 @@ import asyncio
 import logging
 import os
 import random
+import secrets
 import time
 import uuid
+import warnings
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +18,27 @@ from holdfast.testing.flows import World
 
 READS = {
     "time.time": (time.time, "hf.now"),  # noqa: TID251 - the mistake in question
+    "time.time_ns": (time.time_ns, "hf.now"),
     "time.monotonic": (time.monotonic, "hf.now"),
+    "time.perf_counter": (time.perf_counter, "hf.now"),
+    "time.process_time": (time.process_time, "hf.now"),
+    "time.clock_gettime": (lambda: time.clock_gettime(time.CLOCK_REALTIME), "hf.now"),
     "datetime.now": (lambda: datetime.now(UTC), "hf.now"),  # noqa: TID251 - the same
     "date.today": (lambda: date.today(), "hf.now"),  # noqa: DTZ011, PLW0108 - the mistake in question
     "random.random": (random.random, "hf.random"),
     "random.choice": (lambda: random.choice([1, 2]), "hf.random"),
+    "random.shuffle": (lambda: random.shuffle([1, 2]), "hf.random"),
+    "random.SystemRandom": (lambda: random.SystemRandom().random(), "hf.random"),
+    "secrets.token_hex": (secrets.token_hex, "hf.uuid"),
+    "uuid.uuid1": (uuid.uuid1, "hf.uuid"),
     "uuid.uuid4": (uuid.uuid4, "hf.uuid"),
     "os.urandom": (lambda: os.urandom(4), "hf.uuid"),
+    "open": (lambda: open(__file__), "hf.step"),  # noqa: PTH123, SIM115 - the mistake in question
+    "Path.read_text": (Path(__file__).read_text, "hf.step"),
+    "Path.exists": (Path(__file__).exists, "hf.step"),
+    "os.listdir": (lambda: os.listdir("."), "hf.step"),  # noqa: PTH208 - the same
+    "os.unlink": (lambda: os.unlink("nothing there"), "hf.step"),  # noqa: PTH108 - the same
+    "input": (input, "hf.step"),
 }
 
 
@@ -37,6 +54,7 @@ def test_it_is_found_where_it_is_done(name):
     details = world.run(world.workflow(main))
     assert details.type_name == "holdfast.errors.WorkflowNotAllowed"
     assert instead in details.message
+    assert "test_watching.py:" in details.message
 
 
 def test_what_the_runtime_gives_is_no_mistake(caplog):
@@ -57,3 +75,21 @@ def test_what_the_runtime_gives_is_no_mistake(caplog):
 
     assert world.run(world.workflow(main)) == 5
     assert len(caplog.records) == 1
+
+
+def test_what_serves_a_warning_a_log_line_or_an_import_is_no_mistake(tmp_path, monkeypatch):
+    (tmp_path / "reads_a_clock.py").write_text("import time\nBEGUN = time.time()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def main() -> int:
+        import reads_a_clock  # noqa: PLC0415 - within a turn, on purpose
+
+        logging.getLogger("mine").warning("told")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            warnings.warn("careful", stacklevel=1)
+            warnings.formatwarning("careful", UserWarning, __file__, 1)
+        return len(told) + bool(reads_a_clock.BEGUN)
+
+    world = World(watch=True)
+    assert world.run(world.workflow(main)) == 2

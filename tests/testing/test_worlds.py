@@ -1,6 +1,7 @@
 """A virtual world: store, tasks, schedules and timers on one clock that jumps, in process."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -85,6 +86,22 @@ def test_a_wait_for_what_never_comes_ends_and_says_so():
             world.run(patient.start(), timeout=DAY)
         with pytest.raises(WorkflowFailed, match="no"):
             world.run(broken.start())
+
+
+def test_workflow_code_that_reads_a_clock_is_warned_of_once_with_its_line():
+    hf = Holdfast("memory:")
+
+    @hf.workflow
+    async def hasty() -> int:
+        for _ in range(3):
+            time.time()  # noqa: TID251 - the mistake in question
+            await asyncio.sleep(1)
+        return await hf.step(lambda: int(time.time() > 0))  # noqa: TID251 - in a step it is none
+
+    with virtual(hf) as world, pytest.warns(UserWarning, match=r"hf\.now\(\)") as told:
+        assert world.run(hasty.start()) == 1
+    assert len(told) == 1
+    assert "test_worlds.py:" in str(told[0].message)
 
 
 def test_two_worlds_have_two_clocks():

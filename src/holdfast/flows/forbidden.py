@@ -1,21 +1,27 @@
 """What a workflow may not do, because it could not be replayed, and what to use instead.
 
 Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refuses, within a turn only, what the
-interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. Where an older interpreter does not tell,
-the function itself is wrapped, once the first turn runs. Imports and log handlers are exempt. No sandbox: clocks and
-randomness are found by replay, by the linter, and by `watching` in tests.
+interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. What no interpreter tells of, or only a
+newer one, is wrapped, once the first turn runs (`_untold`): whoever is not in a turn, in this thread, goes through.
+Imports and log handlers are exempt. No sandbox: who reads clocks and randomness is found by replay, by the linter, and
+by `watching` in tests.
 """
 
 from __future__ import annotations
 
+import _thread
+import asyncio
 import functools
 import gc
+import importlib
+import select
+import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from holdfast.errors import WorkflowNotAllowed
@@ -24,9 +30,15 @@ from holdfast.flows.places import caller, is_incidental
 _STEP = "do it in hf.step(fn, …) or in a task"
 _SOCKETS = ("open sockets or servers", _STEP)
 _PROCESSES = ("start processes", _STEP)
+_KILLS = ("send signals to processes", _STEP)
 _PIPES = ("use pipes", _STEP)
 _SIGNALS = ("change signal handlers", "use hf.signal to be told from outside")
 _LOOPS = ("run or stop an event loop", "await what you need")
+_THREADS = ("start threads", _STEP)
+_BLOCKS = ("block its turn", "await asyncio.Event, asyncio.Queue or asyncio.sleep, or call hf.wait in a def workflow")
+
+#: Whoever waits for another thread comes here: events, queues, barriers.
+CONDITION = "threading.Condition.wait"
 
 #: Method of the loop → what it would do, what to use instead.
 LOOP: dict[str, tuple[str, str]] = {
@@ -76,13 +88,28 @@ LOOP: dict[str, tuple[str, str]] = {
 #: Audit event → what it would do, what to use instead.
 AUDITED: dict[str, tuple[str, str]] = (
     {
-        "_thread.start_new_thread": ("start threads", _STEP),
-        "_thread.start_joinable_thread": ("start threads", _STEP),
+        "_thread.start_new_thread": _THREADS,
+        "_thread.start_joinable_thread": _THREADS,
         "time.sleep": ("block its turn with time.sleep", "await asyncio.sleep(…), or hf.sleep(…) in a def workflow"),
-        "signal.pthread_kill": _SIGNALS,
     }
+    | dict.fromkeys(("os.kill", "os.killpg", "signal.pthread_kill"), _KILLS)
+    | dict.fromkeys(("signal.signal", "signal.alarm", "signal.setitimer", "signal.set_wakeup_fd"), _SIGNALS)
+    | dict.fromkeys((CONDITION, "select.select"), _BLOCKS)
+    | dict.fromkeys(("asyncio.run", "asyncio.Runner.run", "asyncio.new_event_loop", "asyncio.set_event_loop"), _LOOPS)
     | dict.fromkeys(
-        ("socket.__new__", "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname"), _SOCKETS
+        (
+            "socket.__new__",
+            "socket.bind",
+            "socket.connect",
+            "socket.getaddrinfo",
+            "socket.gethostbyaddr",
+            "socket.gethostbyname",
+            "socket.gethostname",
+            "socket.getnameinfo",
+            "socket.sendmsg",
+            "socket.sendto",
+        ),
+        _SOCKETS,
     )
     | dict.fromkeys(
         (
@@ -94,6 +121,7 @@ AUDITED: dict[str, tuple[str, str]] = (
             "os.posix_spawn",
             "os.spawn",
             "pty.spawn",
+            "_posixsubprocess.fork_exec",
         ),
         _PROCESSES,
     )
@@ -134,23 +162,51 @@ def _audit(event: str, _args: tuple[Any, ...]) -> None:
         raise problem
 
 
-def _wrap_untold() -> None:
-    """Let functions tell that older interpreters do not audit. What was imported by name before stays as it is."""
+def _untold() -> Iterator[tuple[Any, str, str]]:
+    """Give the functions that do not tell: where they are, their name there, the event they stand for."""
     if sys.version_info < (3, 12):
-        _wrap(threading, "_start_new_thread", "_thread.start_new_thread")
+        yield threading, "_start_new_thread", "_thread.start_new_thread"
+        yield _thread, "start_new_thread", "_thread.start_new_thread"
     if sys.version_info < (3, 13):
-        _wrap(time, "sleep", "time.sleep")
+        yield time, "sleep", "time.sleep"
+    for name in ("signal", "alarm", "setitimer", "set_wakeup_fd"):
+        if hasattr(signal, name):  # not every system has them all
+            yield signal, name, f"signal.{name}"
+    yield threading.Condition, "wait", CONDITION
+    yield select, "select", "select.select"
+    yield socket, "socketpair", "socket.__new__"  # told only when the pair is there already
+    yield asyncio, "run", "asyncio.run"
+    yield asyncio.Runner, "run", "asyncio.Runner.run"
+    for module in (asyncio, asyncio.events):
+        yield module, "new_event_loop", "asyncio.new_event_loop"
+        yield module, "set_event_loop", "asyncio.set_event_loop"
+    with suppress(ImportError):
+        yield importlib.import_module("_posixsubprocess"), "fork_exec", "_posixsubprocess.fork_exec"
 
 
-def _wrap(module: ModuleType, name: str, event: str) -> None:
-    real = getattr(module, name)
+def _wrap_untold() -> None:
+    """Let functions tell that the interpreter does not audit. What was imported by name before stays as it is."""
+    for owner, name, event in _untold():
+        _wrap(owner, name, event)
+
+
+def _wrap(owner: Any, name: str, event: str) -> None:
+    real = getattr(owner, name)
 
     @functools.wraps(real)
     def telling(*args: Any, **kwargs: Any) -> Any:
-        _audit(event, args)
+        if event == CONDITION and 0 in (kwargs.get("timeout"), *args[1:]):
+            return real(*args, **kwargs)  # a look that does not wait
+        try:
+            _audit(event, args)
+        except WorkflowNotAllowed:
+            for arg in args:
+                if isinstance(arg, Coroutine):
+                    arg.close()  # nobody will ever run it
+            raise
         return real(*args, **kwargs)
 
-    setattr(module, name, telling)
+    setattr(owner, name, telling)
 
 
 def _on_collection(phase: str, _facts: dict[str, int]) -> None:

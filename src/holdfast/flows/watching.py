@@ -1,17 +1,19 @@
-"""Clocks and randomness read directly within a turn: found as they are called, for tests and `holdfast dev`.
+"""Clocks, randomness and files read directly within a turn: found as they are called, for tests and `holdfast dev`.
 
-Looks at every call of a C function in this thread while it is on, which is slow; a worker never does it. Reads by the
-interpreter's own modules that no result depends on (asyncio, logging) are left alone.
+Looks at every call of a C function in this thread while it is on, which is slow; a worker never does it. What the
+runtime, asyncio, log handlers and imports do in passing is left alone: no result depends on it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import builtins
+import io
 import os
 import random
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -20,15 +22,13 @@ from types import FrameType
 from typing import Any
 
 from holdfast.flows.forbidden import is_inside, refusal
+from holdfast.flows.places import is_incidental, is_library
 
-_QUIET = (
-    str(Path(asyncio.__file__).parent),
-    str(Path(logging.__file__).parent),
-    str(Path(__file__).parent.parent),
-    "<frozen importlib",
-)
+_ASYNCIO = str(Path(asyncio.__file__).parent)
+_OURS = str(Path(__file__).parent.parent)
 _CLOCK = ("read a clock", "use hf.now()")
 _CHANCE = ("draw from randomness that no replay repeats", "use hf.uuid(), hf.random() or hf.rng()")
+_FILES = ("reach files or the terminal", "do it in hf.step(fn, …) or in a task")
 
 #: C function → what it does, what to use instead.
 _FUNCTIONS: dict[Any, tuple[str, str]] = {
@@ -40,10 +40,37 @@ _FUNCTIONS: dict[Any, tuple[str, str]] = {
         "monotonic_ns",
         "perf_counter",
         "perf_counter_ns",
+        "process_time",
+        "process_time_ns",
+        "thread_time",
+        "thread_time_ns",
+        "clock_gettime",
+        "clock_gettime_ns",
         "localtime",
         "gmtime",
     )
-} | {os.urandom: _CHANCE}
+    if hasattr(time, name)  # not every system has them all
+}
+_FUNCTIONS |= {getattr(os, name): _CHANCE for name in ("urandom", "getrandom") if hasattr(os, name)}
+if (_generate_time_safe := getattr(uuid, "_generate_time_safe", None)) is not None:  # what uuid1 is made of
+    _FUNCTIONS[_generate_time_safe] = _CHANCE
+_FUNCTIONS |= dict.fromkeys((builtins.open, builtins.input, io.open_code), _FILES)
+_FUNCTIONS |= {
+    getattr(os, name): _FILES
+    for name in (
+        "open",
+        "stat",
+        "lstat",
+        "listdir",
+        "scandir",
+        "mkdir",
+        "rmdir",
+        "unlink",
+        "remove",
+        "rename",
+        "replace",
+    )
+}
 #: Names of class methods that read the clock.
 _NOW = {"now", "utcnow", "today"}
 _SHARED_RANDOM = getattr(random, "_inst", None)
@@ -51,13 +78,13 @@ _SHARED_RANDOM = getattr(random, "_inst", None)
 
 @contextmanager
 def watching(tell: Callable[[Exception], None] | None = None) -> Iterator[None]:
-    """Find direct reads of clocks and randomness by workflow code in here: raise WorkflowNotAllowed, or `tell` it."""
+    """Find what workflow code in here reads of clocks, chance and files: raise WorkflowNotAllowed, or `tell` it."""
 
     def look(frame: FrameType, event: str, found: Any) -> None:
-        if event != "c_call" or not is_inside() or frame.f_code.co_filename.startswith(_QUIET):
+        if event != "c_call" or not is_inside():
             return
         what = _meaning(found)
-        if what is None:
+        if what is None or _is_in_passing(frame):
             return
         problem = refusal(*what)
         if tell is None:
@@ -70,6 +97,19 @@ def watching(tell: Callable[[Exception], None] | None = None) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
+
+
+def _is_in_passing(frame: FrameType) -> bool:
+    """Tell whether this is done for the runtime or asyncio, an import or a log line, and not for workflow code."""
+    at: FrameType | None = frame
+    while at is not None:
+        file = at.f_code.co_filename
+        if file.startswith((_ASYNCIO, _OURS)):
+            return True
+        if not is_library(file):
+            return is_incidental()
+        at = at.f_back
+    return True
 
 
 def _meaning(found: Any) -> tuple[str, str] | None:

@@ -1,18 +1,21 @@
 """`virtual(hf)`: an application in a world of its own, whose clock jumps to what is due next when all is idle.
 
 Store, leases, retries, schedules and timers obey that clock. Tasks, steps and turns run in the thread that asks, by the
-same store, rules and pump as elsewhere; only who waits differs.
+same store, rules and pump as elsewhere; only who waits differs. Workflow code that reads a clock, randomness or a file
+directly is warned of, with its line.
 """
 
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.engine.maintenance import tick
 from holdfast.flows.provider import Provider
+from holdfast.flows.watching import watching
 from holdfast.model.times import Timestamp, moment
 from holdfast.rules.state import Lane
 from holdfast.testing.clock import ManualClock
@@ -58,6 +61,7 @@ class VirtualWorld(Turning):
         self.app = app
         self.clock = clock
         self._worker = Here(app)
+        self._warned: set[str] = set()
 
     def run(self, run: Instance[R], timeout: float | None = None) -> R:
         """Let time pass until an instance has ended, and give its result.
@@ -88,9 +92,19 @@ class VirtualWorld(Turning):
         """Do everything that can be done now, without any time passing."""
         tick(self.app.engine, self.app.retention)
         for _ in range(MOST):
-            if not self._worker.work() and not self.turn_once(Provider(self.app.engine), secrets.randbits(63)):
+            if not self._worker.work() and not self._run_turn():
                 return
         raise AssertionError("the world does not come to rest")
+
+    def _run_turn(self) -> bool:
+        with watching(self._warn):
+            return self.turn_once(Provider(self.app.engine), secrets.randbits(63))
+
+    def _warn(self, found: Exception) -> None:
+        """Say, once for each line, that workflow code reads what no replay can give it again."""
+        if str(found) not in self._warned:
+            self._warned.add(str(found))
+            warnings.warn(str(found), stacklevel=2)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
