@@ -35,7 +35,7 @@ NARROW = frozenset(
     | {"turn_of", "live_groups", "groups", "deliveries", "begin", "add", "replay", "undo", "changed"}
     | {"turn_by_token", "local_turns", "stuck_turns", "candidates", "visible", "mail", "timers", "executions"}
     | {"children", "history", "keys", "decisions", "leased", "owned_queues", "affinities", "is_spoken_of"}
-    | {"instances", "flow_totals", "mail_totals", "names", "named", "let_go"}
+    | {"instances", "flow_totals", "mail_totals", "names", "named", "let_go", "begun_by", "held_by"}
 )
 
 
