@@ -284,6 +284,8 @@ class Loop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         """Let go of all code in here; what its `finally` blocks ask for is refused."""
+        if self._running:
+            raise refusal("close the loop", "return, raise, or use hf.continue_as_new")
         if self._closed:
             return
         self.halted = self._closed = True
