@@ -134,7 +134,7 @@ ANSWERS = [
             keys=(o.Kept("k", msgspec.Raw(b'"v"'), 5),),
         )
     ),
-    o.Begun(instance_id="i", created=False),
     o.Brought(messages=(o.Delivered(1, RAW),)),
+    o.Begun(instance_id="i", created=False),
     o.Deleted(instances=1, executions=2, events=3, messages=4),
 ]

@@ -258,7 +258,7 @@ def _owner(owner: str | None) -> Iterator[Problem]:
     wrong = tuple(check_text("owner", owner, MAX_OWNER))
     yield from wrong
     if owner is not None and not wrong and not is_owner(owner):
-        yield "owner", "must name an activity: instance, execution and event, as a JSON list."
+        yield "owner", "must name an activity: instance, execution and event, as a JSON list"
 
 
 def new_job_problems(job: NewJob) -> Iterator[Problem]:
