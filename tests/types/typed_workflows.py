@@ -1,11 +1,18 @@
 """What a checker must accept of an application's workflows, and what it must know of them. Never run."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, assert_type
 
 from holdfast import Holdfast, Instance, Workflow
+from holdfast.app.decisions import DecisionState
 from holdfast.app.instancestate import InstanceState
 from holdfast.flows.face import Pending
+from holdfast.model.history import Event
+from holdfast.rules.explain import Reason
+from holdfast.testing import assert_crash_safe, replay, virtual, workflow_histories
+from holdfast.testing.replaying import ReplayResult
 
 hf = Holdfast("memory:")
 
@@ -28,6 +35,10 @@ def measure(text: str) -> int:
     return len(text)
 
 
+async def weigh(text: str) -> float:
+    return 0.5 * len(text)
+
+
 @hf.workflow
 async def onboard(user: int, *, polite: bool = True) -> str:
     assert_type(await send.call("a", urgent=True), bytes)
@@ -36,6 +47,11 @@ async def onboard(user: int, *, polite: bool = True) -> str:
     both = await asyncio.gather(fetch.call("a"), fetch.call("b"))
     assert_type(both, tuple[list[int], list[int]])
     assert_type(await hf.step(measure, "abc"), int)
+    assert_type(await hf.step(weigh, "abc"), float)
+    assert_type(await hf.step.options(name="n", attempts=3, timeout=5)(measure, text="abc"), int)
+    assert_type(hf.idempotency_key(), str)
+    assert_type(await hf.signal("any"), Any)
+    assert_type(hf.now(), datetime)
     assert_type(await hf.signal("paid", type=int), int)
     assert_type(await hf.decision("Go?", ["yes", "no"]), str)
     assert_type(hf.patched("x"), bool)
@@ -74,3 +90,26 @@ async def awaited() -> None:
     assert_type(run, Instance[str])
     assert_type(await run.aio.result(timeout=3), str)
     assert_type(await (await onboard.aio.start(1, id="x")).aio.status(), InstanceState)
+
+
+def handles(run: Instance[str]) -> None:
+    assert_type(run.id, str)
+    assert_type(run.created, bool)
+    assert_type(run.explain(), Reason)
+    assert_type(run.history(), list[Event])
+    assert_type(run.children(), list[Instance[Any]])
+    assert_type(run.wait(timeout=3), InstanceState)
+    assert_type(run.fork(id="other", input={"user": 1}), Instance[str])
+    assert_type(hf.instances(status="RUNNING", limit=3), Sequence[Instance[Any]])
+    (question,) = hf.decisions(instance=run.id)
+    assert_type(question.record(), DecisionState)
+    assert_type(question.record().options, tuple[str, ...] | None)
+    question.resolve("yes", by="ann")
+
+
+def tested() -> None:
+    with virtual(hf) as world, workflow_histories(hf, "histories"):
+        run = onboard.start(1)
+        assert_type(world.run(run), str)
+        assert_type(replay(run, onboard), ReplayResult)
+    assert_crash_safe(onboard, (1,), signals=[("paid", 9)], outcomes=["done"], seeds=5)

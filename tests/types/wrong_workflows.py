@@ -21,6 +21,10 @@ async def onboard(user: int) -> str:
     await send.options(colour="red").call("a")  # wrong: there is no such option
     number: int = await send.call("a")  # wrong: it gives bytes
     await hf.step(measure)  # wrong: what is measured is missing
+    await hf.step(measure, 3)  # wrong: text is text
+    await hf.step.options(colour="red")(measure, "a")  # wrong: there is no such option
+    amount: int = await hf.signal("paid", type=str)  # wrong: it gives text
+    print(amount)
     return str(number)
 
 
@@ -33,3 +37,6 @@ def outside() -> None:
     print(number)
     hf.workflow(cancel_grace="long")  # wrong: seconds
     hf.workflow(on_nondeterminism="ignore")  # wrong: block or fail
+    onboard.start(1).resolve("yes")  # wrong: a run is no question
+    hf.decisions()[0].resolve(True)  # wrong: an answer is text
+    onboard.call("a")  # wrong: user is a number
