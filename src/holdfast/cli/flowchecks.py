@@ -176,7 +176,7 @@ def _source(source: str) -> HistoryFile:
 @click.option("--to", "path", type=click.Path(dir_okay=False), metavar="FILE", help="Into this file; else to stdout.")
 @store_options
 def export(*, instance_id: str, redact: bool, path: str | None) -> None:
-    """Write the histories of an instance as one file, for `check` and `replay`."""
+    """Write the histories of an instance as one file, for `check`, `replay` and `import`."""
     with target().reading() as reader, reader.look() as view:
         content = write_file(exported(view, reader.store.blobs, instance_id, redact=redact))
     if path is None:
