@@ -180,7 +180,7 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
 def _comes_back(given: Any, back: Any) -> bool:
     """Tell whether a value survived: nothing of it dropped, as of a subclass, and no text made of bytes or a time."""
     if type(given) in _SIMPLE:
-        return _same_leaves(given, back)
+        return type(given) is type(back) or _same_leaves(given, back)
     return _same_leaves(given, back) and _fixed(given) == _fixed(back)
 
 

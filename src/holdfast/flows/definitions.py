@@ -108,6 +108,7 @@ class Definition:
         return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
+@functools.lru_cache(1024)  # every start asks for the newest
 def version_key(version: str) -> tuple[int, int, int]:
     """Give what versions are ordered by. Raises InvalidValue for what is none."""
     found = _SEMVER.fullmatch(version)
@@ -125,7 +126,6 @@ class Definitions:
         #: Executions of an instance that are kept when it goes on as new, the newest.
         self.executions_max = EXECUTIONS
         self._found: dict[str, dict[str, Definition]] = {}
-        self._newest: dict[str, Definition] = {}
         self._step_codecs: dict[Callable[..., Any], Codec] = {}
 
     def add(self, definition: Definition) -> None:
@@ -137,11 +137,13 @@ class Definitions:
                 hint="Give it another name or version.",
             )
         versions[definition.version] = definition
-        self._newest[definition.name] = versions[max(versions, key=version_key)]
 
     def get(self, name: str, version: str | None = None) -> Definition | None:
         """Give a version, the newest unless told; None if there is no such."""
-        return self._newest.get(name) if version is None else self._found.get(name, {}).get(version)
+        versions = self._found.get(name, {})
+        if version is None:
+            return versions[max(versions, key=version_key)] if versions else None
+        return versions.get(version)
 
     def all(self) -> list[Definition]:
         """Give all of them, by name, oldest version first."""

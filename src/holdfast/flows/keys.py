@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 
 from holdfast.errors import WorkflowNotAllowed
 
-#: The key of the step or activity that runs here; set by whoever runs it.
-running_key: ContextVar[str] = ContextVar("holdfast.idempotency_key")
+#: Makes the key of the step or activity that runs here; set by whoever runs it. Few ask, and a hash costs time.
+running_key: ContextVar[Callable[[], str]] = ContextVar("holdfast.idempotency_key")
 
 
 def idempotency_key() -> str:
@@ -16,8 +17,9 @@ def idempotency_key() -> str:
     Raises WorkflowNotAllowed elsewhere.
     """
     try:
-        return running_key.get()
+        key = running_key.get()
     except LookupError:
         raise WorkflowNotAllowed(
             "idempotency_key: no step or task of a workflow runs here.", hint="Call it inside one."
         ) from None
+    return key()

@@ -158,14 +158,22 @@ class Loop(asyncio.AbstractEventLoop):
 
     def cancel_leftovers(self) -> None:
         """Do as `asyncio.run` does at its end: cancel the tasks that are left, then close the generators."""
-        with self._active():
-            for task in self.live_tasks():
-                task.cancel()
-        self.run_until_idle()
-        with self._active():
-            for generator in [kept for kept in self._generators if _is_open(kept)]:
-                self.create_task(_close(generator))
-        self.run_until_idle()
+        left = self.live_tasks()
+        if left:
+            with self._active():
+                for task in left:
+                    task.cancel()
+        self._run_ready()
+        generators = [kept for kept in self._generators if _is_open(kept)]
+        if generators:
+            with self._active():
+                for generator in generators:
+                    self.create_task(_close(generator))
+            self._run_ready()
+
+    def _run_ready(self) -> None:
+        if self._ready:  # mostly nothing is left, and entering costs more than looking
+            self.run_until_idle()
 
     def live_tasks(self) -> list[FlowTask[Any]]:
         """Give the tasks that are not done, oldest first."""
@@ -291,12 +299,13 @@ class Loop(asyncio.AbstractEventLoop):
         self.halted = self._closed = True
         suspended: list[Any] = [task.get_coro() for task in self.live_tasks()]
         suspended.extend(getattr(generator, "ag_await", None) for generator in self._generators)
-        with self._active():
-            for coro in suspended:
-                if isinstance(coro, Coroutine):
-                    # Users' clean-up may fail: the code is thrown away, and nobody would hear of it.
-                    with suppress(BaseException):
-                        coro.close()
+        if suspended:
+            with self._active():
+                for coro in suspended:
+                    if isinstance(coro, Coroutine):
+                        # Users' clean-up may fail: the code is thrown away, and nobody would hear of it.
+                        with suppress(BaseException):
+                            coro.close()
         self._ready.clear()
         self._tasks.clear()
         self._generators.clear()

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -73,7 +74,7 @@ class RunsSteps:
 
     def run_step(self, call: StepCall) -> str | ErrorDetails:
         """Run a step's function, and give its outcome."""
-        token = running_key.set(call.idempotency_key)
+        token = running_key.set(lambda: call.idempotency_key)
         try:
             value = self.run_async(call.function(*call.args, **call.kwargs))
         except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
@@ -399,7 +400,7 @@ class World(RunsSteps):
         """Run an activity's function, and give the message that tells its outcome."""
         function, codec = self.activities[item.name]
         at: dict[str, Any] = {"instance": item.instance, "execution_id": item.execution_id, "id": item.id}
-        token = running_key.set(activity_key(item.instance, item.execution_id, item.id))
+        token = running_key.set(partial(activity_key, item.instance, item.execution_id, item.id))
         try:
             args, kwargs = codec.unpack(msgspec.Raw(item.input.encode()))
             value = self.run_async(function(*args, **kwargs))

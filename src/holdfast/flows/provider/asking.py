@@ -173,8 +173,12 @@ def text(operation: str, field: str, value: str) -> str:
 
 
 def encoded(operation: str, field: str, struct: Any, kind: Any) -> msgspec.Raw:
-    """Write down an item or an event."""
-    typed(operation, field, struct, kind)
+    """Write down an item or an event, if it is one."""
+    return written(operation, field, typed(operation, field, struct, kind))
+
+
+def written(operation: str, field: str, struct: Any) -> msgspec.Raw:
+    """Write down an item, an event or a text."""
     try:
         return msgspec.Raw(_encode(struct))
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:

@@ -18,7 +18,14 @@ from holdfast.flows.provider.asking import (
 )
 from holdfast.flows.provider.contents import events_of
 from holdfast.flows.provider.filters import DispatcherCapabilityFilter
-from holdfast.flows.provider.translating import ack_command, delta_of, orchestration_item, readable
+from holdfast.flows.provider.translating import (
+    ack_command,
+    checked,
+    checked_events,
+    delta_of,
+    orchestration_item,
+    readable,
+)
 from holdfast.model.flowcommands import (
     AbandonTurn,
     AnnounceHandlers,
@@ -118,6 +125,8 @@ class Orchestrating(Asking):
             cancelled_activities=cancelled_activities,  # type: ignore[arg-type]  # the same
             cancelled_timers=cancelled_timers,  # type: ignore[arg-type]  # the same
         )
+        hold = maybe_seconds(operation, "hold", hold)
+        commit = checked(operation, commit)
         self._ask(operation, ack_command(operation, token_of(lock_token), commit, self.engine.new_id, hold), Done)
 
     def abandon_orchestration_item(
@@ -190,7 +199,7 @@ class Orchestrating(Asking):
         command = AppendHistory(
             instance_id=text(operation, "instance", instance),
             execution_id=typed(operation, "execution_id", execution_id, int),
-            delta=delta_of(operation, events, "events"),
+            delta=delta_of(operation, checked_events(operation, "events", events), "events"),
         )
         self._ask(operation, command, Done)
 

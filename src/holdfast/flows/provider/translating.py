@@ -6,13 +6,14 @@ Used by whoever asks for turns: the provider's face one at a time, workers many 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast.errors import HistoryCorrupt
-from holdfast.flows.provider.asking import each, encoded, maybe_seconds, message_of, refuse, text, typed
+from holdfast.flows.provider.asking import each, refuse, text, typed, written
 from holdfast.flows.provider.contents import events_of, item_of, text_of
-from holdfast.model.flowcommands import AckTurn, Delta, Metadata, NewActivity, NewEvent
+from holdfast.model.flowcommands import AckTurn, Delta, Metadata, NewActivity, NewEvent, NewMessage
 from holdfast.model.history import (
     Event,
     ExecutionMetadata,
@@ -82,48 +83,35 @@ def ack_command(
     """Give the command that makes a turn's results durable. Raises ProviderError for what cannot be written down."""
     return AckTurn(
         token=token,
-        execution_id=typed(operation, "execution_id", commit.execution_id, int),
+        execution_id=commit.execution_id,
         delta=delta_of(operation, commit.history_delta),
         activities=tuple(
-            NewActivity(job_id=JobId(new_id()), item=encoded(operation, "worker_items", item, WorkItem))
-            for item in each(operation, "worker_items", commit.worker_items)
+            [
+                NewActivity(job_id=JobId(new_id()), item=written(operation, "worker_items", item))
+                for item in commit.worker_items
+            ]
         ),
         messages=tuple(
-            message_of(operation, "orchestrator_items", item)
-            for item in each(operation, "orchestrator_items", commit.orchestrator_items)
+            [NewMessage(item=written(operation, "orchestrator_items", item)) for item in commit.orchestrator_items]
         ),
         metadata=_metadata(operation, commit.metadata),
         cancelled=tuple(
-            _owner(operation, one) for one in each(operation, "cancelled_activities", commit.cancelled_activities)
+            [owner_of(one.instance, one.execution_id, one.activity_id) for one in commit.cancelled_activities]
         ),
-        cancelled_timers=tuple(
-            typed(operation, "cancelled_timers", number, int)
-            for number in each(operation, "cancelled_timers", commit.cancelled_timers)
-        ),
-        hold_s=maybe_seconds(operation, "hold", hold),
+        cancelled_timers=commit.cancelled_timers,
+        hold_s=hold,
     )
 
 
 def delta_of(operation: str, events: Sequence[Event], field: str = "history_delta") -> Delta:
     """Write down events for a history."""
-    return Delta(
-        events=tuple(
-            NewEvent(event=encoded(operation, field, event, Event)) for event in each(operation, field, events)
-        )
-    )
+    return Delta(events=tuple([NewEvent(event=written(operation, field, event)) for event in events]))
 
 
 def _metadata(operation: str, metadata: ExecutionMetadata) -> Metadata:
-    typed(operation, "metadata", metadata, ExecutionMetadata)
-    try:
-        metadata = msgspec.convert(msgspec.to_builtins(metadata), ExecutionMetadata)
-    except msgspec.ValidationError as problem:
-        if metadata.status is not None and metadata.status not in list(Status):
-            refuse(operation, f"unknown status {metadata.status!r}")
-        refuse(operation, f"invalid metadata: {problem}")
     return Metadata(
         status=None if metadata.status is None else InstanceStatus[metadata.status.name],
-        output=NULL if metadata.output is None else encoded(operation, "output", metadata.output, str),
+        output=NULL if metadata.output is None else written(operation, "output", metadata.output),
         orchestration_name=metadata.orchestration_name,
         orchestration_version=metadata.orchestration_version,
         parent_instance_id=metadata.parent_instance_id,
@@ -134,8 +122,47 @@ def _metadata(operation: str, metadata: ExecutionMetadata) -> Metadata:
     )
 
 
-def _owner(operation: str, one: ScheduledActivityIdentifier) -> str:
+# --- what a stranger handed over --------------------------------------------------------------------------------------
+
+
+def checked(operation: str, commit: TurnCommit) -> TurnCommit:
+    """Give a commit whose parts are what they should be; the runtime's own are, and need not be looked at."""
+    return TurnCommit(
+        execution_id=typed(operation, "execution_id", commit.execution_id, int),
+        history_delta=checked_events(operation, "history_delta", commit.history_delta),
+        worker_items=_several(operation, "worker_items", commit.worker_items, WorkItem),
+        orchestrator_items=_several(operation, "orchestrator_items", commit.orchestrator_items, WorkItem),
+        metadata=_checked_metadata(operation, commit.metadata),
+        cancelled_activities=tuple(
+            _checked_identifier(operation, one)
+            for one in each(operation, "cancelled_activities", commit.cancelled_activities)
+        ),
+        cancelled_timers=_several(operation, "cancelled_timers", commit.cancelled_timers, int),
+    )
+
+
+def checked_events(operation: str, field: str, events: Sequence[Event]) -> tuple[Event, ...]:
+    """Give what are events indeed."""
+    return _several(operation, field, events, Event)
+
+
+def _several(operation: str, field: str, values: Sequence[Any], kind: Any) -> tuple[Any, ...]:
+    return tuple(typed(operation, field, value, kind) for value in each(operation, field, values))
+
+
+def _checked_metadata(operation: str, metadata: ExecutionMetadata) -> ExecutionMetadata:
+    typed(operation, "metadata", metadata, ExecutionMetadata)
+    try:
+        return msgspec.convert(msgspec.to_builtins(metadata), ExecutionMetadata)
+    except msgspec.ValidationError as problem:
+        if metadata.status is not None and metadata.status not in list(Status):
+            refuse(operation, f"unknown status {metadata.status!r}")
+        refuse(operation, f"invalid metadata: {problem}")
+
+
+def _checked_identifier(operation: str, one: ScheduledActivityIdentifier) -> ScheduledActivityIdentifier:
     typed(operation, "cancelled_activities", one, ScheduledActivityIdentifier)
     text(operation, "instance", one.instance)
     typed(operation, "execution_id", one.execution_id, int)
-    return owner_of(one.instance, one.execution_id, typed(operation, "activity_id", one.activity_id, int))
+    typed(operation, "activity_id", one.activity_id, int)
+    return one

@@ -6,6 +6,7 @@ import contextvars
 import os
 import traceback
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
@@ -44,7 +45,7 @@ def own_context(context: Context) -> contextvars.Context:
     variables.run(current.set, context)
     owner = owned_by(context.job.owner)
     if owner is not None:
-        variables.run(running_key.set, activity_key(*owner))
+        variables.run(running_key.set, partial(activity_key, *owner))
     return variables
 
 

@@ -32,7 +32,8 @@ class Code:
         self._ident = 0
         #: It was broken off; whatever it gives from here on does not count.
         self.is_late = False
-        self._raised = threading.Event()
+        #: Set once the exception was raised; there is none until then, as hardly any turn is late.
+        self._raised: threading.Event | None = None
 
     def run(self, work: Callable[[], None], now: float) -> bool:
         """Run it here; tell whether it came to its end in time."""
@@ -43,7 +44,7 @@ class Code:
                 work()
             finally:
                 self.since = None
-                if self.is_late:
+                if self.is_late and self._raised is not None:
                     self._raised.wait()
         except Overran:
             self.since = None
@@ -54,13 +55,14 @@ class Code:
 
     def break_off(self, ident: int | None = None) -> tuple[int, str]:
         """Raise Overran in the thread that is inside, or in `ident` that works for it; give which, and where it was."""
+        raised = self._raised = threading.Event()
         self.is_late = True
         target = ident or self._ident
         frame = sys._current_frames().get(target)  # noqa: SLF001 - documented, and the only way to see another thread
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
         if self.since is not None:
             _raise_in(target, Overran)
-        self._raised.set()
+        raised.set()
         return self._ident, stack
 
 

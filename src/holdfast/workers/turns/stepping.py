@@ -140,7 +140,7 @@ class StepRun:
             if attempt > 1:
                 await asyncio.sleep(pause_before(attempt))
             try:
-                running_key.set(call.idempotency_key)
+                running_key.set(lambda: call.idempotency_key)
                 with OneProcess():
                     async with asyncio.timeout(call.timeout_s) as limit:
                         value = await call.function(*call.args, **call.kwargs)
@@ -162,7 +162,7 @@ def _late(call: StepCall) -> TimeoutError:
 
 def _variables(call: StepCall) -> contextvars.Context:
     variables = contextvars.Context()
-    variables.run(running_key.set, call.idempotency_key)
+    variables.run(running_key.set, lambda: call.idempotency_key)
     return variables
 
 
