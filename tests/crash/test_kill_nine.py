@@ -26,7 +26,7 @@ from holdfast.testing.crash import Child, produced
 from holdfast.testing.oracle import Oracle, complaints
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
-KILLS = 100 if SOAK else 11
+KILLS = 100 if SOAK else 7
 
 
 def later_engine(url: str) -> Engine:

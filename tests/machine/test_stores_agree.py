@@ -101,7 +101,7 @@ from holdfast.testing.conformance.harness import Told, tables_of, told
 from holdfast.testing.unsynced import Unsynced
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
-HISTORIES = 5_000 if SOAK else 250
+HISTORIES = 5_000 if SOAK else 100
 STEPS = 30 if SOAK else 14
 #: Steps between two comparisons of everything; answers and feed are compared at each.
 DEEP = 5
