@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.app.codec import SignatureCodec
 from holdfast.errors import InvalidArguments, InvalidValue, WorkflowNotAllowed
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.workflows import Register, demand_outside
+from holdfast.rules.retention import WORKFLOWS_S
 from holdfast.testing.flows import World
 
 
@@ -49,7 +51,8 @@ def test_defaults_are_those_of_the_contract(register):
     made = flow.definition
     assert (made.name, made.version, made.cancel_grace_s, made.timeout_s) == ("flow", "1.0.0", 60, None)
     assert (made.turn_timeout_s, made.max_turn_attempts, made.compare_inputs) == (60, 10, True)
-    assert (made.on_nondeterminism, made.retention_s) == ("block", 30 * 86_400)
+    # How long it is kept is left to the store, and that is 30 days if nobody says otherwise.
+    assert (made.on_nondeterminism, made.retention_s, WORKFLOWS_S) == ("block", msgspec.UNSET, 30 * 86_400)
     assert made.is_blocking
 
 

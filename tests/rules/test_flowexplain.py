@@ -34,6 +34,9 @@ class Records:
         del instance_id
         return self._jobs
 
+    def begun_by(self, schedule_id):
+        return {"nightly": ["other"]}.get(schedule_id, [])
+
 
 def instance(**more):
     return Instance("i", "flow", BEFORE, BEFORE, 1, **{"orchestration_version": "1.0.0", **more})
@@ -152,3 +155,53 @@ def test_one_that_waits_says_for_what():
     assert reason.sentence.endswith("; and 1 more")
     assert reason.until == LATER
     assert explained(Records(instance()), HAS_IT).sentence == "waits for nothing that was recorded"
+
+
+def test_one_whose_code_has_come_since_is_not_without_code():
+    turn = Turn("i", 1, reason="no live worker has workflow 'flow' 1.0.0", reason_at=BEFORE)
+    assert explained(Records(instance(), turn, [signal()]), HAS_IT).code == "messages_waiting"
+
+
+def test_a_timer_waits_for_code_since_it_fired():
+    fired = "2026-01-01T11:30:00.000000Z"
+    timer = Message(3, "i", "TimerFired", msgspec.Raw(b"{}"), fired, BEFORE, visible_at=fired)
+    assert explained(Records(instance(), mail=[timer])).sentence.endswith(f"since {fired}")
+
+
+def test_mail_under_a_lock_that_lapsed_says_that_nobody_looks():
+    turn = Turn("i", 1, token=1, locked_until=BEFORE, locked_at=BEFORE)
+    reason = explained(Records(instance(), turn, [signal()]))
+    assert reason.code == "messages_waiting"
+    assert reason.sentence.endswith("; no live worker runs workflows")
+
+
+def test_children_and_questions_are_named():
+    record = instance(waiting_on=("child 'pay' 'i::sub::1-4'", "decision 5 'Approve?'"))
+    reason = explained(Records(record), HAS_IT)
+    assert reason.sentence == "waits for child 'pay' 'i::sub::1-4'; decision 5 'Approve?'"
+
+
+def test_a_start_that_waits_for_another_of_its_schedule_names_it():
+    reason = explained(Records(None, mail=[start(parked="overlap", schedule_id="nightly")]), HAS_IT)
+    assert (reason.code, reason.holder) == ("waiting", "other")
+    assert reason.sentence == "waits until instance other has ended; one at a time"
+    reason = explained(Records(None, mail=[start(parked="overlap", schedule_id="free")]), HAS_IT)
+    assert reason.holder is None
+
+
+def test_the_first_reason_that_holds_is_given():
+    """Take away one after the other what stands before the rest."""
+    over = instance(status=InstanceStatus.COMPLETED, completed_at=BEFORE)
+    waits = instance(waiting_on=("signal 'paid'",))
+    blocked = Turn("i", 1, locked_until=LATER, locked_at=BEFORE, reason=blocked_reason("Input", "no"), reason_at=BEFORE)
+    unknown = Turn("i", 1, locked_until=LATER, locked_at=BEFORE, reason="no live worker has workflow", reason_at=BEFORE)
+    held = Turn("i", 1, token=1, locked_until=LATER, locked_at=BEFORE)
+    ladder = [
+        ("ended", Records(over, blocked, [signal()]), ()),
+        ("blocked", Records(waits, blocked, [signal()]), ()),
+        ("unregistered", Records(waits, unknown, [signal()]), ()),
+        ("turn_running", Records(waits, held, [signal()]), (HAS_IT,)),
+        ("messages_waiting", Records(waits, None, [signal()]), (HAS_IT,)),
+        ("waiting", Records(waits), (HAS_IT,)),
+    ]
+    assert [explained(records, *workers).code for _, records, workers in ladder] == [code for code, _, _ in ladder]

@@ -106,8 +106,8 @@ def _unregistered(
         return None
     name, version = code_of(instance, mail)
     having = versions_of(name, workers)
-    if not said and has_code(having, name, version):
-        return None
+    if has_code(having, name, version):
+        return None  # whoever said so was another one, or it has come since
     since = turn.reason_at if said and turn is not None else waits_since(mail, now)
     there = f"; live workers have {', '.join(having)}" if having else ""
     shown = "" if version is None else f" {version}"
