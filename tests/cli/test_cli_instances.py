@@ -196,3 +196,15 @@ def test_the_status_page_counts_the_instances_that_run(holdfast, rows, start, wo
     work()
     assert rows("status")["running_instances"] == 1
     assert re.search(r"workflows +1 running", holdfast("status").stdout)
+
+
+def test_an_input_that_does_not_fit_is_told_and_listed_though_nothing_has_begun(holdfast, rows, work):
+    holdfast("workflows", "start", "order", "--id", "odd")
+    work()
+    code, sentence, commands = why(rows, "odd")
+    assert code == "blocked"
+    assert "missing required field `number`" in sentence
+    assert commands == ["holdfast worker APP", "holdfast workflows fail odd"]
+    assert [one["instance_id"] for one in rows("workflows", "ls")] == ["odd"]
+    assert holdfast(*commands[-1].split()[1:]).exit_code == 0
+    assert rows("workflows", "show", "odd")["status"] == "FAILED"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from holdfast.app.decisions import DecisionState
 from holdfast.app.instancestate import InstanceState
 from holdfast.cli import words
-from holdfast.model.details import CORRUPT
+from holdfast.model.details import CORRUPT, INPUT
 from holdfast.model.ids import JobId
 from holdfast.model.instances import InstanceStatus
 from holdfast.rules.explain import Reason
@@ -88,6 +88,8 @@ def _blocked(reason: Reason, name: str) -> list[Way]:
     fail = ("give it up", f"holdfast workflows fail {name}")
     if reason.holder == CORRUPT:
         return [("see what is damaged", "holdfast store check"), fail]
+    if reason.holder == INPUT:
+        return [("go on, with code that takes its input", "holdfast worker APP"), fail]
     return [
         ("see the difference with the code you have", f"holdfast workflows replay APP {name}"),
         ("go on, with code that does what was recorded", "holdfast worker APP"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from itertools import islice
+from itertools import chain, islice
 
 import click
 import msgspec
@@ -75,8 +75,13 @@ def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch
 
 
 def _unbegun(view: View, workflow: str | None) -> list[str]:
-    """Give instances that are started and that nobody has begun, as far as they are found among the first that wait."""
-    waiting = [one for one in islice(view.candidates(now()), MOST) if view.get(Instance, one) is None]
+    """Give instances that are started and that nobody has begun, as far as they are found among the first that wait.
+
+    Those that a worker has given back are held back a while, and found by the reason it gave.
+    """
+    given_back = (turn.instance_id for turn in view.stuck_turns())
+    found = dict.fromkeys(islice(chain(view.candidates(now()), given_back), MOST))
+    waiting = [one for one in found if view.get(Instance, one) is None]
     starts = {one: next((mail.orchestration for mail in view.mail(one) if mail.is_start), None) for one in waiting}
     return [one for one, name in starts.items() if workflow in (None, name)]
 
