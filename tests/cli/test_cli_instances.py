@@ -80,7 +80,7 @@ def test_a_start_makes_the_store_and_is_seen_before_any_worker_came(holdfast, ro
     assert rows("workflows", "ls", "--status", "completed") == []
     assert "no live worker has workflow 'order'" in holdfast("workflows", "ls").stdout
     code, sentence, commands = why(rows)
-    assert (code, commands) == ("unregistered", ["holdfast worker APP", "holdfast workflows cancel order-7"])
+    assert (code, commands) == ("unregistered", ["holdfast worker APP", "holdfast workflows cancel order-7 --force"])
     assert sentence in holdfast("workflows", "show", "order-7").stdout
 
 
@@ -208,3 +208,13 @@ def test_an_input_that_does_not_fit_is_told_and_listed_though_nothing_has_begun(
     assert [one["instance_id"] for one in rows("workflows", "ls")] == ["odd"]
     assert holdfast(*commands[-1].split()[1:]).exit_code == 0
     assert rows("workflows", "show", "odd")["status"] == "FAILED"
+
+
+def test_an_instance_of_a_workflow_that_there_is_not_can_be_ended(holdfast, rows, work):
+    """A misspelt start must not wait for ever: whoever works ends it, though nobody has its code."""
+    holdfast("workflows", "start", "odrer", "--id", "typo")
+    assert why(rows, "typo")[0] == "unregistered"
+    assert holdfast(*why(rows, "typo")[2][-1].split()[1:]).exit_code == 0
+    work()
+    assert rows("workflows", "show", "typo")["status"] == "CANCELLED"
+    assert holdfast("workflows", "rm", "typo", "--yes").exit_code == 0

@@ -52,7 +52,10 @@ def ways_on(
             return _after_the_end(state, name)
         case "blocked":
             return _blocked(reason, name)
-        case "unregistered" | "messages_waiting":
+        case "unregistered":
+            # Its code cannot clean up where there is none.
+            return [worker, ("end it without its code", f"holdfast workflows cancel {name} --force")]
+        case "messages_waiting":
             return [worker, cancel]
         case "turn_running":
             return [cancel]

@@ -128,6 +128,7 @@ class Turn:
         definition = self._definitions.get(begin.orchestration, begin.version)
         if definition is None:
             self._abandon_unregistered(begin.orchestration, begin.version)
+            self._force_if_asked(now_ms)
             return
         execution = self._new_execution(definition, execution_id)
         self._is_new = True
