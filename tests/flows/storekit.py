@@ -1,8 +1,9 @@
-"""The catalogue of asyncio programs on real stores: all of them at once in one world, under faults of our choice."""
+"""Workflows on real stores under faults of our choice: the catalogue of programs, all in one world, or any other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 from asyncioprograms import PROGRAMS, STUBS
@@ -10,7 +11,7 @@ from asyncioprograms import PROGRAMS, STUBS
 from holdfast.model.workitems import QueueMessage
 from holdfast.testing.crashsafe.cast import Cast
 from holdfast.testing.crashsafe.faults import Fault, What
-from holdfast.testing.crashsafe.faulty import FaultyWorld
+from holdfast.testing.crashsafe.faulty import INSTANCE, FaultyWorld
 from holdfast.testing.crashsafe.grounds import ground_for
 from holdfast.testing.crashsafe.judging import demand_replay, demand_rules
 
@@ -21,25 +22,48 @@ MOST = 50_000
 
 def prove(store: str, plan: Iterable[Fault]) -> FaultyWorld:
     """Run every program as an instance of its own; each must come to its result, and what was kept must be sound."""
-    ground = ground_for(store)()
-    try:
-        world = FaultyWorld(CAST, tuple(plan), ground=ground)
+
+    def begin(world: FaultyWorld) -> None:
         for program in PROGRAMS:
             world.start(program.workflow, instance=program.name)
             for name, data in program.signals:
-                world.post(QueueMessage(instance=program.name, name=name, data=msgspec.json.encode(data).decode()))
+                signal(world, name, data, program.name)
+
+    world, results = run_on(store, CAST, plan, begin, [program.name for program in PROGRAMS])
+    assert results == {program.name: program.result for program in PROGRAMS}
+    return world
+
+
+def run_on(
+    store: str,
+    cast: Cast,
+    plan: Iterable[Fault],
+    begin: Callable[[FaultyWorld], None],
+    instances: Sequence[str] = (INSTANCE,),
+) -> tuple[FaultyWorld, dict[str, Any]]:
+    """Run what `begin` starts to its end; give what the instances returned. Everything that was kept must be sound."""
+    ground = ground_for(store)()
+    try:
+        world = FaultyWorld(cast, tuple(plan), ground=ground)
+        begin(world)
         world.drive(MOST)
-        for program in PROGRAMS:
-            outcome = world.outcome(program.name)
-            assert outcome.output is not None, f"{program.name}: {outcome}"
-            assert msgspec.json.decode(outcome.output) == program.result, program.name
+        results = {}
+        for instance in instances:
+            outcome = world.outcome(instance)
+            assert outcome.output is not None, f"{instance}: {outcome}"
+            results[instance] = msgspec.json.decode(outcome.output)
         for recorded in world.recorded():
             demand_rules(recorded.events)
-            demand_replay(CAST.definitions, recorded)
+            demand_replay(cast.definitions, recorded)
         world.demand_sound()
     finally:
         ground.clear()
-    return world
+    return world, results
+
+
+def signal(world: FaultyWorld, name: str, data: Any, instance: str = INSTANCE) -> None:
+    """Have a signal sent as soon as its turn comes."""
+    world.post(QueueMessage(instance=instance, name=name, data=msgspec.json.encode(data).decode()))
 
 
 def crashes(when: What, first: int, every: int, last: int) -> list[Fault]:

@@ -16,11 +16,14 @@ from holdfast.flows.provider import Provider
 from holdfast.flows.steps import StepCall
 from holdfast.flows.turn import Turn, run_turn
 from holdfast.model.history import OrchestrationItem, TurnCommit
+from holdfast.model.reasons import blocked_reason
 from holdfast.model.times import milliseconds
 from holdfast.testing.flows import RunsSteps
 
 #: Seconds that a turn's lock lives.
 LOCK_S = 30.0
+#: Seconds until what is blocked is tried again: others go first.
+BLOCKED_S = 1.0
 
 
 class Turning(RunsSteps):
@@ -44,7 +47,8 @@ class Turning(RunsSteps):
         resident = self._residents.pop(item.instance, None)
         turn = run_turn(self._definitions, item, now_ms=_now_ms(provider), seed=seed, resident=resident)
         if turn.blocked is not None:
-            provider.abandon_orchestration_item(token, ignore_attempt=True, reason=turn.blocked.text)
+            reason = blocked_reason(turn.blocked.kind, turn.blocked.text)
+            provider.abandon_orchestration_item(token, BLOCKED_S, ignore_attempt=True, reason=reason)
             raise turn.blocked.error
         if turn.abandoned is not None:
             delay_s, reason = turn.abandoned.delay_s, turn.abandoned.reason
