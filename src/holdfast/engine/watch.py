@@ -25,6 +25,8 @@ _ENDS = (
     ev.JobDead,
     ev.JobMended,
 )
+#: Asked of every event there is, most of which are others: a look into a set costs less than ten comparisons.
+_WATCHED = frozenset((*_STARTS, *_ENDS))
 
 
 class LeaseWatch:
@@ -39,6 +41,8 @@ class LeaseWatch:
         with self._lock:
             deadlines: dict[Timestamp, float] = {}
             for event in events:
+                if type(event) not in _WATCHED:
+                    continue
                 if isinstance(event, _STARTS):
                     deadline = deadlines.get(event.lease_expires_at)
                     if deadline is None:

@@ -54,7 +54,10 @@ def misfit(struct: msgspec.Struct) -> str | None:
         plan.known.add(types)
     plan.latest = types
     for index, check in plan.deeper:
-        inner = check(values[index])
+        value = values[index]
+        if not value and type(value) is not str:
+            continue  # nothing is inside; only a text is one of a closed list although it is empty
+        inner = check(value)
         if inner is not None:
             return inner or plan.names[index]
     return None

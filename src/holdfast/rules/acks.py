@@ -7,7 +7,7 @@ may be both), then messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -71,22 +71,16 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     over = commit.ends(command.metadata) and committed.status in OVER
     if over and command.metadata.retention_s is not None:
         committed = msgspec.structs.replace(committed, keep_until=later(now, command.metadata.retention_s))
-    jobs = create_activities(state, command.activities, command, now)
+    jobs = create_activities(state, command.activities, command, now) if command.activities else []
     if isinstance(jobs, Refusal):
         return answer(jobs)
-    post = Post(state, command, now, known=(turn.instance_id,))
-    stopped = set(command.cancelled_timers)
-    for new in command.messages:
-        own = new.instance_id == turn.instance_id and new.execution_id == command.execution_id
-        if not (own and new.event_id in stopped):
-            post.send(new, at=new.fire_at)
     return answer(
         Done(),
         committed,
         *commit.appended(command.delta),
         *jobs,
         *cancel_activities(state, command.cancelled, jobs, command),
-        *post.events,
+        *_posted(state, command, turn, now),
         *_stopped_timers(state, command, turn),
         *_outdated(state, commit, command),
         *(next_in_line(state, (commit.schedule_id(turn),), (turn.instance_id,), command.cmd) if over else ()),
@@ -117,6 +111,19 @@ def decide_append(state: State, command: AppendHistory, now: Timestamp) -> Decis
     if commit.execution is None:
         events.insert(0, commit.event(command.delta, Metadata(), None, (), None))
     return answer(Done(), *events)
+
+
+def _posted(state: State, command: AckTurn, turn: Turn, now: Timestamp) -> Sequence[Event]:
+    """Send messages; timers that are stopped by the same commit never come to be."""
+    if not command.messages:
+        return ()
+    post = Post(state, command, now, known=(turn.instance_id,))
+    stopped = set(command.cancelled_timers)
+    for new in command.messages:
+        own = new.instance_id == turn.instance_id and new.execution_id == command.execution_id
+        if not (own and new.event_id in stopped):
+            post.send(new, at=new.fire_at)
+    return post.events
 
 
 def _stopped_timers(state: State, command: AckTurn, turn: Turn) -> Iterator[Event]:

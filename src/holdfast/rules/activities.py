@@ -93,9 +93,11 @@ def cancel_activities(
     state: State, owners: Sequence[str], made: Sequence[JobCreated], order: Order
 ) -> Iterator[JobCancelled]:
     """Revoke the jobs of these activities, those that are only being made too. A worker's token is dead at once."""
+    new: dict[str | None, list[Job]] = {}
+    for event in made if owners else ():
+        new.setdefault(event.job.owner, []).append(event.job)
     for owner in dict.fromkeys(owners):
-        new = [event.job for event in made if event.job.owner == owner]
-        for job in (*state.activities(owner), *new):
+        for job in (*state.activities(owner), *new.get(owner, ())):
             if not job.has_ended:
                 yield JobCancelled(
                     job_id=job.job_id, reason=NOT_AWAITED, token=job.token, cmd=order.cmd, actor=order.actor

@@ -37,6 +37,7 @@ from holdfast.rules.mail import Post
 from holdfast.rules.state import State
 
 _ENDS = (JobCompleted, JobFailed, JobSnoozed, LeaseReleased, LeaseExpired, JobCancelled, JobSkipped, JobDead)
+_ENDING = frozenset(_ENDS)
 #: Instance, execution, event.
 Owner = tuple[str, int, int]
 _encode = msgspec.json.Encoder().encode
@@ -45,8 +46,10 @@ _details = msgspec.json.Decoder(ErrorDetails)
 
 def told_owners(state: State, events: Sequence[Event], now: Timestamp) -> list[Event]:
     """Give the messages that the ends of jobs among these events send to their owners."""
+    if _ENDING.isdisjoint(map(type, events)):
+        return []  # most decisions end no job, and every one of them asks
     ends = [event for event in events if isinstance(event, _ENDS)]
-    if not ends or any(isinstance(event, TurnCommitted | InstanceDeleted) for event in events):
+    if any(isinstance(event, TurnCommitted | InstanceDeleted) for event in events):
         return []
     told = {event.tells_of for event in events if isinstance(event, MessageStored)}
     post = Post(state, Order(cmd=ends[0].cmd, actor=ends[0].actor), now)

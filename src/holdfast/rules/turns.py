@@ -7,6 +7,7 @@ its token is refused. A fetch is a commit: that a message was handed out is dura
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 from holdfast.errors import InvalidOperation, InvalidValue, LeaseLost, UnknownLease
@@ -142,6 +143,7 @@ def _suits(execution: Execution | None, versions: Sequence[VersionRange]) -> boo
     return pinned is not None and any(wanted.low <= pinned <= wanted.high for wanted in versions)
 
 
+@lru_cache(64)
 def version_of(text: str) -> tuple[int, ...] | None:
     """Read a version of three numbers; None if it is none. What follows a `-` or `+` does not count."""
     parts = text.partition("+")[0].partition("-")[0].split(".")
