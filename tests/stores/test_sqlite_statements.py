@@ -107,6 +107,9 @@ SEARCHES = {
     "key_value": ["sqlite_autoindex_instance_kv_1 (instance_id=? AND key=?)"],
     "turn_by_token": ["sqlite_autoindex_turns_2 (token=?)"],
     "due_turns": ["ix_turns_lock (locked_until<?)"],
+    "timed_mail": ["ix_queue_timed (due_at<?)", "sqlite_autoindex_turns_1 (instance_id=?)"],
+    "few_timed_mail": ["ix_queue_visible (visible_at<?)", "sqlite_autoindex_turns_1 (instance_id=?)"],
+    "is_mail_heaped": ["ix_queue_visible (visible_at<?)"],
     "visible_mail": ["ix_queue_instance (instance_id=?)"],
     "mail": ["ix_queue_instance (instance_id=?)"],
     "timers": ["ix_queue_timer (instance_id=? AND execution_id=? AND event_id=?)"],
@@ -127,7 +130,16 @@ SEARCHES = {
     "is_spoken_of": ["ix_jobs_affinity (affinity=?)"],
 }
 #: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
-SORT = {"activities", "activities_of", "mail", "members", "runs_of_job", "successors", "schedules_of"}
+SORT = {
+    "activities",
+    "activities_of",
+    "few_timed_mail",
+    "mail",
+    "members",
+    "runs_of_job",
+    "successors",
+    "schedules_of",
+}
 
 
 @pytest.fixture

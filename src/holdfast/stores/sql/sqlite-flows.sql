@@ -216,6 +216,21 @@ WHERE parked IS NULL AND visible_at IS NOT NULL AND due_at <= :now AND visible_a
       AND s.orchestration IS NOT NULL AND s.parked IS NULL AND (s.visible_at IS NULL OR s.visible_at <= :now)))
 ORDER BY due_at, seq;
 
+-- name: few_timed_mail
+-- The same where few have come: found by their times and put in order, past however many that wait for theirs.
+SELECT due_at, seq, instance_id FROM orchestrator_queue AS q INDEXED BY ix_queue_visible
+WHERE parked IS NULL AND visible_at <= :now AND due_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.instance_id = q.instance_id AND locked_until IS NOT NULL)
+  AND (EXISTS (SELECT 1 FROM instances WHERE instances.instance_id = q.instance_id)
+    OR EXISTS (SELECT 1 FROM orchestrator_queue AS s WHERE s.instance_id = q.instance_id
+      AND s.orchestration IS NOT NULL AND s.parked IS NULL AND (s.visible_at IS NULL OR s.visible_at <= :now)))
+ORDER BY due_at, seq;
+
+-- name: is_mail_heaped
+-- Whether so many messages' time has come that putting all of them in order would cost more than walking in order.
+SELECT 1 FROM orchestrator_queue INDEXED BY ix_queue_visible
+WHERE parked IS NULL AND visible_at <= ? LIMIT 1 OFFSET 200;
+
 -- name: visible_mail
 -- The messages of one instance that nothing holds back, in order.
 SELECT {orchestrator_queue} FROM orchestrator_queue INDEXED BY ix_queue_instance

@@ -20,7 +20,7 @@ from holdfast.journal.records import MAX_LINE
 from holdfast.model.events import Event, encode_event
 from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import Execution, HistoryRow, Message, Turn, history_key, message_key
+from holdfast.model.instances import Execution, HistoryRow, Instance, Message, Turn, history_key, message_key
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, Key, Record
 from holdfast.model.times import Timestamp
@@ -29,6 +29,7 @@ from holdfast.points import reach
 from holdfast.rules.changes import Stamp
 from holdfast.rules.fold import fold
 from holdfast.rules.order import place, run_place
+from holdfast.stores.sqlite.flowrows import MESSAGES
 from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rows import JOBS, RUNS, Meta, Row, Table, as_waiting, chained
@@ -67,6 +68,8 @@ class Batch(Lookups):
         self._promoted = False
         #: Token → the instance whose turn had it when it was last seen.
         self._tokens: dict[Token, str] = {}
+        #: Pending timers by what asked for them: instance, execution, event.
+        self._timers: dict[tuple[str, int, int], list[Key]] = {}
         #: Sequential groups in which it may be another's turn once all is written.
         self._turns: set[str] = set()
 
@@ -132,6 +135,7 @@ class Batch(Lookups):
         self._webhooks.clear()
         self._events.clear()
         self._turns.clear()
+        self._timers.clear()
         self._promoted = False
         self._version = -1
 
@@ -198,6 +202,9 @@ class Batch(Lookups):
             self._webhooks.clear()
         elif kind is Turn and isinstance(record, Turn) and record.token is not None:
             self._tokens[record.token] = record.instance_id
+        elif kind is Message and isinstance(record, Message) and record.event_id is not None:
+            asked = (record.instance_id, record.execution_id or 0, record.event_id)
+            self._timers.setdefault(asked, []).append(key)
         self._known[kind][key] = record
         return kind, key, before, row, was_pending
 
@@ -261,6 +268,7 @@ class Batch(Lookups):
             if pending:
                 self._write(BY_KIND[written], pending)
                 pending.clear()
+        self._timers.clear()
         if self._turns:
             self._db.executemany(SQL["pass_turn"], [(group_id,) for group_id in self._turns])
             self._turns.clear()
@@ -311,16 +319,31 @@ class Batch(Lookups):
         found = known.get(key, _UNKNOWN)
         if found is not _UNKNOWN:
             return found
-        highest = self._highest.get(kind)
-        record = None if highest is not None and key > highest else super().get(kind, key)
+        record = None if self._is_new(kind, key) else super().get(kind, key)
         known[key] = record
         return record
+
+    def _is_new(self, kind: type, key: Key) -> bool:
+        """Tell whether there is certainly no such row: its id is above all, or what it would refer to is not there."""
+        if kind is Execution:
+            return self._known[Instance].get(key.partition("\0")[0], _UNKNOWN) is None
+        highest = self._highest.get(kind)
+        return highest is not None and key > highest
 
     def turn_by_token(self, token: Token) -> Turn | None:
         """Give the turn with that token, or None; mostly without a query, as every ack asks."""
         name = self._tokens.get(token)
         turn = None if name is None else self.get(Turn, name)
         return turn if turn is not None and turn.token == token else super().turn_by_token(token)
+
+    def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
+        """Give the queued timers that an event asked for; without writing anything, as most turns with steps ask."""
+        asked = (instance_id, execution_id, event_id)
+        found = {row[0]: self._resolve(MESSAGES, row) for row in self._db.execute(SQL["timers"], asked)}
+        for key in self._timers.get(asked, ()):
+            message = self._known[Message][key]
+            found[int(key)] = message
+        return [message for _, message in sorted(found.items()) if message is not None]
 
     def last_run(self, job_id: JobId) -> Run | None:
         """Give the job's newest run, or None."""

@@ -90,7 +90,11 @@ class FlowLookups(ABC):
 
     def candidates(self, now: Timestamp) -> Iterator[str]:
         """Walk the instances that can be fetched, by their first message."""
-        walks = (self._rows(sql, {"now": now}) for sql in (SQL["ready_mail"], SQL["timed_mail"]))
+        self._settle()
+        heaped = self._db.execute(SQL["is_mail_heaped"], (now,)).fetchone()
+        # Walking in order passes over all that were given back and wait: with 5,000 of them that took 2 ms at each try.
+        timed = SQL["few_timed_mail"] if heaped is None else SQL["timed_mail"]
+        walks = (self._rows(sql, {"now": now}) for sql in (SQL["ready_mail"], timed))
         seen: set[str] = set()
         for _, _, instance_id in merge(*walks):
             if instance_id not in seen:

@@ -20,21 +20,18 @@ from holdfast.model.instances import (
 from holdfast.model.records import Key, Record
 from holdfast.stores.beside.naming import named_by
 from holdfast.stores.sqlite.plainrows import plain_table
-from holdfast.stores.sqlite.rows import Row, Table, sum_of
+from holdfast.stores.sqlite.rows import Row, Table
 
 
 def _naming(
     kind: type[Record], table: str, noun: str, plural: str, row_key: Callable[[Row], Key], *, paired: bool = False
 ) -> Table:
     """Give a table whose rows tell which blob they name."""
-    plain = plain_table(kind, table, noun, plural, ("blob", "sum"))
+    return plain_table(kind, table, noun, plural, _blob_of)._replace(paired=paired, row_key=row_key)
 
-    def write(record: Record) -> Row:
-        *fields, _ = plain.write(record)
-        fields.append(next(iter(named_by(record)), None))
-        return (*fields, sum_of(fields))
 
-    return plain._replace(write=write, paired=paired, row_key=row_key)
+def _blob_of(record: Record) -> str | None:
+    return next(iter(named_by(record)), None)
 
 
 INSTANCES = _naming(Instance, "instances", "instance", "instances", lambda row: str(row[0]))

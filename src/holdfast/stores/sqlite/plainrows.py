@@ -55,18 +55,31 @@ def _converters(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     return _json_text, msgspec.json.Decoder(hint).decode
 
 
-def plain_table(kind: type[Record], table: str, noun: str, plural: str, beside: tuple[str, ...] = ("sum",)) -> Table:
-    """Give the table of a kind; its statements are named by the noun."""
+def plain_table(
+    kind: type[Record],
+    table: str,
+    noun: str,
+    plural: str,
+    blob_of: Callable[[Record], str | None] | None = None,
+) -> Table:
+    """Give the table of a kind; its statements are named by the noun. By `blob_of` a row tells which blob it names."""
     hints = get_type_hints(kind)
     converters = [_converters(hints[name]) for name in kind.__struct_fields__]
-    writers = [write for write, _ in converters]
+    # Most columns hold what the record holds: only the others are gone through, as every turn writes several rows.
+    writers = [(at, write) for at, (write, _) in enumerate(converters) if write is not _as_is]
     readers = [read for _, read in converters]
     make: Callable[..., Record] = kind
 
     def write(record: Record) -> Row:
-        values = msgspec.structs.astuple(record)
-        row = [None if value is None else to(value) for value, to in zip(values, writers, strict=True)]
-        return (*row, sum_of(row))
+        row = list(msgspec.structs.astuple(record))
+        for at, to in writers:
+            value = row[at]
+            if value is not None:
+                row[at] = to(value)
+        if blob_of is not None:
+            row.append(blob_of(record))
+        row.append(sum_of(row))
+        return tuple(row)
 
     def read(row: Row) -> Record:
         return make(*(None if value is None else to(value) for value, to in zip(row, readers, strict=True)))
@@ -77,7 +90,7 @@ def plain_table(kind: type[Record], table: str, noun: str, plural: str, beside: 
         write,
         SQL[noun],
         SQL[f"all_{plural}"],
-        (Insert(table, SQL[f"save_{noun}"], beside),),
+        (Insert(table, SQL[f"save_{noun}"], ("sum",) if blob_of is None else ("blob", "sum")),),
         (),
         SQL[f"delete_{noun}"],
     )
