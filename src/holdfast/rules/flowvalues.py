@@ -42,6 +42,7 @@ from holdfast.model.flowcommands import (
 from holdfast.model.ids import is_name
 from holdfast.model.instances import OVER, InstanceStatus
 from holdfast.model.outcomes import Refusal, refuse
+from holdfast.model.retention import FOR_EVER_S
 from holdfast.rules.activities import as_job
 from holdfast.rules.checks import check_label, check_text, shown
 from holdfast.rules.turns import version_of
@@ -215,6 +216,10 @@ def _ack(command: AckTurn) -> Iterator[str]:
     for number in command.cancelled_timers:
         yield from _whole("cancelled_timers", number)
     metadata = command.metadata
+    if metadata.retention_s is not None and not 0 <= metadata.retention_s <= FOR_EVER_S:
+        yield f"retention_s must be 0-{FOR_EVER_S:.0f}, got {metadata.retention_s}"
+    if metadata.keep_executions is not None and metadata.keep_executions < 1:
+        yield f"keep_executions must be >= 1, got {metadata.keep_executions}"
     if metadata.parent_instance_id is not None:
         yield from instance_problems("parent_instance_id", metadata.parent_instance_id)
     pinned = metadata.pinned_engine_version

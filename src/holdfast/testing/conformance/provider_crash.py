@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import StoreError
 from holdfast.flows.provider import EventKind, Provider, QueueMessage
-from holdfast.model.commands import Command
+from holdfast.model.commands import Command, PutSchedule, Trigger
 from holdfast.model.decisions import decision_id
 from holdfast.model.flowcommands import (
     AbandonActivity,
@@ -45,6 +45,7 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import InstanceStatus, owner_of
 from holdfast.model.outcomes import Leased, Outcome, Refusal
 from holdfast.model.records import TABLES
+from holdfast.model.schedules import NewSchedule, Overlap
 from holdfast.points import listening
 from holdfast.rules.changes import Stamp
 from holdfast.stores.batch import BatchTables
@@ -110,6 +111,20 @@ def _hold(desk: Desk, name: str) -> Command:
 def _end(desk: Desk, name: str) -> Command:
     metadata = Metadata(status=InstanceStatus.COMPLETED, output=msgspec.Raw(b'"done"'))
     return AckTurn(cmd=f"x{name}", token=_turn(desk, name), execution_id=1, metadata=metadata)
+
+
+def _last_of_two(desk: Desk, name: str) -> Command:
+    """End the first of two instances of a schedule, which lets the second begin."""
+    harness = desk.harness
+    new = NewSchedule(name=name, workflow="flow", interval_s=3600.0, overlap=Overlap.QUEUE)
+    harness.ask(PutSchedule(schedule_id=name, schedule=new))
+    for number in ("1", "2"):
+        harness.ask(Trigger(schedule_id=name, job_id=JobId(name + number)))
+    item, token, _ = desk.fetch()
+    while item.instance != name + "1":  # what an earlier one has let begin
+        item, token, _ = desk.fetch()
+    metadata = Metadata(status=InstanceStatus.COMPLETED, output=msgspec.Raw(b'"done"'), retention_s=60.0)
+    return AckTurn(cmd=f"x{name}", token=Token(int(token)), execution_id=1, metadata=metadata)
 
 
 def _fetch(desk: Desk, name: str) -> Command:
@@ -259,6 +274,7 @@ SAMPLES: dict[str, Callable[[Desk, str], Command]] = {
     "ack": _ack,
     "ack that keeps the lock": _hold,
     "ack that ends": _end,
+    "ack that lets the next begin": _last_of_two,
     "fetch": _fetch,
     "fetch more": _more,
     "renew": _renew,

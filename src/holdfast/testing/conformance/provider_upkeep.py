@@ -135,6 +135,20 @@ class ProviderRetention(ProviderTopic):
         assert desk.provider.read_with_execution("i", 5) == []
         assert len(desk.provider.read_with_execution("i", 6)) == 1
 
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"retention_s": -1.0}, "retention_s must be 0-3155760000, got -1.0"),
+            ({"retention_s": float("nan")}, "retention_s must be 0-3155760000, got nan"),
+            ({"keep_executions": 0}, "keep_executions must be >= 1, got 0"),
+        ],
+    )
+    def test_a_retention_that_is_none_is_refused(self, desk: Desk, wrong: dict[str, Any], message: str) -> None:
+        desk.begin("i")
+        token = desk.turn("i")
+        metadata = ExecutionMetadata(status=Status.COMPLETED, output="1", **wrong)
+        desk.refuses(message, desk.provider.ack_orchestration_item, token, 1, metadata=metadata)
+
     def test_without_a_word_all_executions_stay(self, desk: Desk) -> None:
         desk.continued(executions=12)
         assert len(desk.provider.list_executions("i")) == 12
