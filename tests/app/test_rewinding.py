@@ -22,7 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.flows.definitions import Definitions
 from holdfast.model.history import REPAIR_EVENT_ID, activity_key
-from holdfast.model.instances import InstanceStatus
+from holdfast.model.instances import InstanceStatus, Turn
 from holdfast.testing.corruption import corrupt_history
 
 LONG = 30
@@ -345,6 +345,29 @@ def test_a_damaged_instance_is_ended_and_its_parent_told(hf):
     unchanged(hf, damaged, HistoryCorrupt, lambda one: one.reset())
     settle(hf)
     assert "beyond repair" in run.result(timeout=0)
+
+
+def test_what_comes_for_a_damaged_instance_after_its_end_is_taken_and_dropped(hf):
+    @hf.workflow
+    async def child() -> str:
+        return await hf.signal("go", type=str)
+
+    @hf.workflow
+    async def parent() -> str:
+        await hf.step(lambda: 1)
+        return await child.call()
+
+    run = parent.start(id="p")
+    settle(hf)
+    corrupt_history(hf.engine.store, "p")
+    run.fail("beyond repair")
+    (called,) = run.children()
+    called.cancel("its parent is gone")
+    settle(hf)
+    assert called.status().status is InstanceStatus.CANCELLED
+    with hf.engine.read() as view:
+        assert not view.mail("p")
+        assert view.get(Turn, "p") is None
 
 
 def test_a_blocked_instance_is_ended_and_a_reset_delivers_what_it_had_not_read(hf):

@@ -104,7 +104,7 @@ class Turn:
         item = self._item
         begin = next((found for found in item.messages if isinstance(found, Begin)), None)
         last = item.history[-1].kind if item.history else None
-        if item.history_error is not None:
+        if item.history_error is not None and not isinstance(last, kinds.TERMINAL):
             self._block(CORRUPT, HistoryCorrupt(item.history_error, instance=item.instance), now_ms)
         elif last is None and resident is not None and is_current(resident, item):
             self._resume(resident, now_ms)

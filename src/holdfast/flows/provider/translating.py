@@ -6,6 +6,7 @@ Used by whoever asks for turns: the provider's face one at a time, workers many 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from holdfast.flows.provider.asking import each, refuse, text, typed, written
 from holdfast.flows.provider.contents import events_of, item_of, text_of
 from holdfast.model.flowcommands import AckTurn, Delta, Metadata, NewActivity, NewEvent, NewMessage
 from holdfast.model.history import (
+    REPAIR_EVENT_ID,
     Event,
     ExecutionMetadata,
     KvEntry,
@@ -62,6 +64,10 @@ def orchestration_item(
         history = tuple(events_of(blobs, rows, turn.execution_id))
     except HistoryCorrupt as found:
         problem = found.message
+        # Of one that was ended by hand because of it, the end is what counts.
+        if turn.last_event_id == REPAIR_EVENT_ID:
+            with suppress(HistoryCorrupt):
+                history = tuple(events_of(blobs, rows[-1:], turn.execution_id))
     return OrchestrationItem(
         instance=turn.instance_id,
         orchestration_name=name,
