@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner
 
 from holdfast.cli.root import cli
-from holdfast.testing.bench import workflows
+from holdfast.testing.bench import flowscale, workflows
 
 
 def test_every_workflow_of_a_measurement_ends(tmp_path):
@@ -39,3 +39,27 @@ def test_without_a_peer_that_is_said(tmp_path, monkeypatch):
     assert answer.exit_code == 0, answer.output
     assert "DBOS is not installed" in answer.stdout
     assert "MISSED" in answer.stdout
+
+
+def test_size_is_measured_on_every_store_and_every_measurement_ends(tmp_path):
+    sizes = flowscale.Sizes(small=2, steps=30, activities=15, events=100)
+    rows = list(flowscale.run(tmp_path, sizes, ("wal",)))
+    assert [row.name for row in rows] == [
+        "30 days, daily timer and cron, virtual",
+        "wal: one of 30 steps",
+        "wal: one of 15 activities",
+        "wal: replay of 100 events",
+    ]
+    assert all(row.ours > 0 for row in rows)
+
+
+def test_what_grows_with_size_is_called_missed(tmp_path, monkeypatch):
+    monkeypatch.setattr(flowscale, "month", lambda: 0.5)
+    monkeypatch.setattr(flowscale, "reopened", lambda _url, _events: 1.0)
+    monkeypatch.setattr(flowscale, "each_s", lambda _url, kind, size, _count: size if kind == "steps" else 1.0)
+    answer = CliRunner().invoke(cli, ["bench", "workflows", "--scale", "--dir", str(tmp_path), "-o", "json"])
+    assert answer.exit_code == 0, answer.output
+    held = {row["name"]: row["holds"] for row in json.loads(answer.stdout)["rows"]}
+    assert held["sqlite: one of 10,000 steps"] is False
+    assert held["dir: one of 5,000 activities"] is True
+    assert "MISSED" in CliRunner().invoke(cli, ["bench", "workflows", "--scale", "--dir", str(tmp_path)]).stdout

@@ -117,11 +117,15 @@ def jobs(directory: str | None, count: int, turns: int, idle: float, output: str
     "--workflows", "count", type=click.IntRange(min=100), default=3000, show_default=True, help="Workflows in a turn."
 )
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
+@click.option("--scale", is_flag=True, help="Instead: one of 10,000 steps beside one of 10, a month, a long history.")
 @output_options("table", "json")
-def workflows(directory: str | None, count: int, turns: int, output: str) -> None:
+def workflows(directory: str | None, count: int, turns: int, scale: bool, output: str) -> None:  # noqa: FBT001 - a flag
     """Workflows from start to end with steps and activities: one worker process, beside DBOS if it is installed."""
     from holdfast.testing.bench.workflows import Sizes, peer, run  # noqa: PLC0415 - imported when called
 
+    if scale:
+        _scale(directory, output)
+        return
     with _where(directory) as place:
         kind, other = filesystem_kind(place), peer()
         rows = list(run(Path(place), Sizes(turns=turns, many=count)))
@@ -134,3 +138,18 @@ def workflows(directory: str | None, count: int, turns: int, output: str) -> Non
     put(Row.heading("DBOS" if other else ""))
     for row in rows:
         put(row.line())
+
+
+def _scale(directory: str | None, output: str) -> None:
+    from holdfast.testing.bench import flowscale  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        kind, rows = filesystem_kind(place), flowscale.run(Path(place), flowscale.Sizes())
+        if output == "json":
+            measured = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+            put(encoded({"machine": machine(), "filesystem": kind, "rows": measured}))
+            return
+        put(f"workflows by size   {machine()}, {kind}")
+        put(Row.heading("of 10"))
+        for row in rows:
+            put(row.line())
