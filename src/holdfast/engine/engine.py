@@ -17,14 +17,15 @@ from typing import NamedTuple
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.timekeeping import Reading, Timekeeper
+from holdfast.engine.turnwatch import TurnWatch
 from holdfast.engine.watch import LeaseWatch
 from holdfast.errors import CorruptState, InvalidOperation, JobNotFound, StoreClosed, StoreError, UsageError
 from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease, StartDirect
 from holdfast.model.events import Event
-from holdfast.model.flowcommands import FetchActivity, FetchMore, FetchTurn
+from holdfast.model.flowcommands import FetchActivity, FetchMore, FetchTurn, RenewTurn
 from holdfast.model.ids import JobId, Token, uuid7
 from holdfast.model.jobs import Job, Run
-from holdfast.model.outcomes import Extended, Outcome, Refusal, refuse
+from holdfast.model.outcomes import Done, Extended, Outcome, Refusal, refuse
 from holdfast.model.times import milliseconds
 from holdfast.points import reach
 from holdfast.rules.decide import decide
@@ -74,6 +75,8 @@ class _Turn(NamedTuple):
     added: list[Event]
     #: Leases whose holder asked in time, although there was nothing to write, and the seconds they have left.
     alive: list[tuple[JobId, Token, float]]
+    #: The same of locks of instances.
+    held: list[tuple[Token, float]]
 
 
 class Engine:
@@ -86,6 +89,7 @@ class Engine:
         self._pid = os.getpid()
         self.time = Timekeeper(clock or SystemClock())
         self.watch = LeaseWatch()
+        self.turn_watch = TurnWatch()
         #: The last time the wall clock jumped forward.
         self.jump: ClockJump | None = None
         #: The wall clock was set back, and far leases have not been looked at yet.
@@ -254,10 +258,13 @@ class Engine:
         self.watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         for job_id, token, seconds in turn.alive:
             self.watch.renew(job_id, token, turn.reading.monotonic + seconds)
+        self.turn_watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
+        for token, seconds in turn.held:
+            self.turn_watch.renew(token, turn.reading.monotonic + seconds)
 
     def _turn(self, batch: Batch) -> _Turn:
         reading = self.look()
-        return _Turn(batch, reading, Draws(reading.now, _seed()), [], [])
+        return _Turn(batch, reading, Draws(reading.now, _seed()), [], [], [])
 
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
@@ -273,6 +280,8 @@ class Engine:
         if not decision.events:
             if isinstance(command, Extend) and isinstance(decision.outcome, Extended):
                 turn.alive.append((command.job_id, command.token, decision.outcome.lease_s))
+            elif isinstance(command, RenewTurn) and isinstance(decision.outcome, Done):
+                turn.held.append((command.token, command.lock_s))
             return decision.outcome
         try:
             turn.batch.add(decision.events, now)

@@ -8,7 +8,7 @@ pass at the same time writes nothing. Any process may run it; none has to.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 import msgspec
@@ -20,9 +20,10 @@ from holdfast.engine.steps import Steps
 from holdfast.engine.timekeeping import Reading
 from holdfast.errors import StoreFailed
 from holdfast.model.commands import EndSession, EndSessions, Expire, Mend, MendGroups, Prune, Retention
+from holdfast.model.instances import Turn
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Mended, Swept
-from holdfast.model.times import FOREVER, Timestamp, later
+from holdfast.model.times import FOREVER, Timestamp, later, seconds_between
 from holdfast.rules.reservations import local_holders
 from holdfast.rules.retention import FEED_S, LOGS_S, has_old
 from holdfast.rules.state import Lane
@@ -179,23 +180,31 @@ def end_lapsed(engine: Engine) -> int:
         engine.stepped_back = False
         _watch_far_leases(engine, reading)
     # While the wall clock only went forward, it is the better judge: it knows of extensions by other processes.
-    late = engine.watch.overdue(reading.monotonic)
-    overdue = late if engine.time.steps["back"] else ()
+    leases, turns = engine.watch.overdue(reading.monotonic), engine.turn_watch.overdue(reading.monotonic)
+    if not engine.time.steps["back"]:
+        leases, turns = (), ()
     with engine.read() as view:
         wake = next_of(view, LAPSING)
-    if not overdue and (wake is None or wake > reading.now):
+    if not leases and not turns and (wake is None or wake > reading.now):
         return 0
-    slices = [overdue[at : at + LIMIT] for at in range(0, len(overdue), LIMIT)] or [()]
+    orders = [Expire(limit=LIMIT, jump=engine.jump, overdue=leases[at : at + LIMIT]) for at in _slices(leases)]
+    orders += [Expire(limit=LIMIT, jump=engine.jump, overdue_turns=turns[at : at + LIMIT]) for at in _slices(turns)]
     try:
-        return sum(_all(engine, Expire(limit=LIMIT, jump=engine.jump, overdue=part)) for part in slices)
+        return sum(_all(engine, order) for order in orders or [Expire(limit=LIMIT, jump=engine.jump)])
     except BaseException:
-        for lease in overdue:  # the next round looks after them: a busy store must not make them immortal
+        for lease in leases:  # the next round looks after them: a busy store must not make them immortal
             engine.watch.limit(lease.job_id, lease.token, reading.monotonic)
+        for token in turns:
+            engine.turn_watch.limit(token, reading.monotonic)
         raise
 
 
+def _slices(found: Sequence[object]) -> range:
+    return range(0, len(found), LIMIT)
+
+
 def _watch_far_leases(engine: Engine, reading: Reading) -> None:
-    """Time leases whose expiry the clock, set back, has moved out of reach."""
+    """Time leases and locks whose expiry the clock, set back, has moved out of reach."""
     with engine.read() as view:
         for job in view.due(Lane.LEASE, FOREVER):
             assert isinstance(job, Job)
@@ -203,6 +212,14 @@ def _watch_far_leases(engine: Engine, reading: Reading) -> None:
             assert job.lease_expires_at is not None
             if job.lease_expires_at > later(reading.now, job.lease_s):
                 engine.watch.limit(job.job_id, job.token, reading.monotonic + job.lease_s)
+        for turn in view.due(Lane.TURN, FOREVER):
+            assert isinstance(turn, Turn)
+            if turn.token is None or turn.locked_until is None or turn.locked_at is None:
+                continue
+            # Of one that was extended: as long as it was held so far, and would have been.
+            own = seconds_between(turn.locked_at, turn.locked_until)
+            if turn.locked_until > later(reading.now, own):
+                engine.turn_watch.limit(turn.token, reading.monotonic + own)
 
 
 def _prune(engine: Engine, kept: Retention) -> int:

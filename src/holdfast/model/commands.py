@@ -490,8 +490,9 @@ class Expire(Order, frozen=True, kw_only=True, tag="expire"):
     limit: int = 500
     #: Leases that lapsed while the clock jumped are not held against their jobs.
     jump: ClockJump | None = None
-    #: Leases to end although the wall clock, set back, has not reached their expiry.
+    #: Leases, and locks of instances, to end although the wall clock, set back, has not reached their expiry.
     overdue: tuple[Overdue, ...] = ()
+    overdue_turns: tuple[Token, ...] = ()
 
 
 class EndSessions(Order, frozen=True, kw_only=True, tag="end_sessions"):

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import assert_never
 
 from holdfast.model.commands import ClockJump, EndSession, EndSessions, Expire, Prune
-from holdfast.model.events import Event
+from holdfast.model.events import Event, TurnExpired
 from holdfast.model.flowcommands import (
     AbandonActivity,
     AbandonTurn,
@@ -131,7 +131,20 @@ def _decide(
 
 def with_lapsed_turns(decision: Decision, state: State, command: Expire, now: Timestamp) -> Decision:
     """Add to a sweep the locks that time has ended, up to its limit."""
-    return _with(decision, turns.lapsed_turns(state, now, command.jump, command.cmd), command.limit)
+    return _with(decision, _lapsed(state, command, now), command.limit)
+
+
+def _lapsed(state: State, command: Expire, now: Timestamp) -> Iterator[Event]:
+    """Revoke the locks whose seconds have passed by a monotonic clock, then those that the wall clock has ended."""
+    late: set[str] = set()
+    for token in command.overdue_turns:
+        turn = state.turn_by_token(token)
+        if turn is not None and turn.locked_until is not None and turn.instance_id not in late:
+            late.add(turn.instance_id)
+            yield turns.turn_expiry(state, turn, "timeout", command.cmd)
+    for event in turns.lapsed_turns(state, now, command.jump, command.cmd):
+        if not isinstance(event, TurnExpired) or event.instance_id not in late:
+            yield event
 
 
 def with_turns_of_the_dead(decision: Decision, state: State, command: EndSessions | EndSession) -> Decision:

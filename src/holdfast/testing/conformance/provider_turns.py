@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -17,6 +18,7 @@ from holdfast.flows.provider import (
     Status,
     SubOrchCompleted,
 )
+from holdfast.model.flowcommands import FetchTurn
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -677,6 +679,43 @@ class ProviderLocks(ProviderTopic):
         clock = desk.harness.clock
         clock.set_wall(clock.now().replace(hour=5))
         assert desk.fetch()[2] == 1
+
+    def test_a_lock_ends_by_its_own_seconds_when_the_clock_was_set_back(self, desk: Desk) -> None:
+        desk.begin()
+        token = desk.turn()
+        desk.harness.clock.set_wall(desk.harness.clock.now() - timedelta(hours=1))
+        desk.advance(29)
+        desk.harness.tick()
+        desk.nothing()
+        desk.advance(1)
+        assert desk.harness.tick().expired == 1
+        assert desk.fetch()[2] == 2
+        desk.refuses("Invalid lock token", desk.ack, token)
+
+    def test_a_lock_whose_holder_keeps_asking_stays_although_the_clock_was_set_back(self, desk: Desk) -> None:
+        desk.begin()
+        token = desk.turn()
+        desk.harness.clock.set_wall(desk.harness.clock.now() - timedelta(hours=1))
+        for _ in range(5):
+            desk.advance(20)
+            desk.provider.renew_orchestration_item_lock(token, 30.0)
+            assert desk.harness.tick().expired == 0
+        desk.ack(token)
+        desk.advance(60)
+        assert desk.harness.tick().expired == 0
+
+    def test_a_lock_of_another_opening_is_timed_from_first_sight_when_the_clock_was_set_back(self, desk: Desk) -> None:
+        desk.begin()
+        desk.send(signal())
+        desk.harness.ask(FetchTurn(lock_s=30.0))
+        desk.harness.restart()
+        desk.harness.recover()
+        desk.harness.clock.set_wall(desk.harness.clock.now() - timedelta(hours=1))
+        desk.harness.tick()
+        desk.advance(29)
+        assert desk.harness.tick().expired == 0
+        desk.advance(1)
+        assert desk.harness.tick().expired == 1
 
     def test_more_messages_come_under_a_live_lock(self, desk: Desk) -> None:
         desk.begin()
