@@ -1,4 +1,7 @@
-"""A line for each job that ended here, as developers want to see it: what, how long, and if it failed, why."""
+"""A line for each job that ended here, as developers want to see it: what, how long, and if it failed, why.
+
+And for each turn of an instance (`flownews`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import sys
 import threading
 
 from holdfast.cli import words
+from holdfast.cli.dev.flownews import age_of, line_of_turn
 from holdfast.cli.tables import shrink
 from holdfast.cli.terminal import Screen, safe, say, screen
 from holdfast.engine.engine import Engine
@@ -18,6 +22,7 @@ from holdfast.model.events import (
     JobSnoozed,
     LeaseExpired,
     LeaseReleased,
+    TurnCommitted,
     decode_event,
 )
 from holdfast.model.ids import JobId, Token
@@ -54,8 +59,10 @@ def _serve(engine: Engine, worker_id: str, after: int, looks: Screen) -> None:
 
 
 def line_of(event: Event, at: Timestamp, view: View, looks: Screen, worker_id: str) -> str | None:
-    """Write what an event says about a run of this worker, or None."""
+    """Write what an event says about a run of this worker, or about an instance; or None."""
     match event:
+        case TurnCommitted():
+            return line_of_turn(event, at, view, looks)
         case JobCompleted() | JobFailed() | JobSnoozed() | LeaseReleased() | LeaseExpired() | JobCancelled():
             found = _run(view, event.job_id, event.token)
         case _:
@@ -64,7 +71,7 @@ def line_of(event: Event, at: Timestamp, view: View, looks: Screen, worker_id: s
         return None
     job, run = found
     look, said = _said(event)
-    took = _took(seconds_between(run.started_at, at))
+    took = age_of(seconds_between(run.started_at, at))
     which = looks.faint(f"{safe(job.job_id[:13])} {took}")
     head = f"{looks.faint(at[11:19])} {looks.glyph(look)} {safe(job.job_type)} {which}"
     return f"{head}  {shrink(safe(said), 200)}" if said else head
@@ -94,7 +101,3 @@ def _said(event: Event) -> tuple[words.Look, str]:
             return words.CANCELLED, event.reason or "cancelled"
         case _:
             return words.COMPLETED, ""
-
-
-def _took(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
