@@ -1,6 +1,7 @@
 """Schedules that begin instances, and how long instances are kept, as an application says it."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -159,6 +160,18 @@ def test_each_workflow_says_how_long_its_instances_are_kept():
         assert there() == ["always"]
         world.advance(400 * DAY)
         assert there() == ["always"]
+
+
+def test_a_store_may_keep_them_for_ever():
+    hf = Holdfast("memory:", retention=Retention(workflows_s=math.inf))
+
+    @hf.workflow
+    async def ends() -> None: ...
+
+    with virtual(hf) as world:
+        world.run(ends.start(id="i"))
+        world.advance(4000 * DAY)
+        assert [run.id for run in hf.instances()] == ["i"]
 
 
 def test_one_that_fails_or_is_cancelled_by_force_is_kept_as_its_workflow_says(hf):

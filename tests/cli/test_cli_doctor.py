@@ -15,6 +15,12 @@ from holdfast.model.workitems import StartOrchestration
 from holdfast.testing.clock import START, ManualClock
 
 
+@pytest.fixture(params=["wal", "sqlite", "dir"])
+def place(request, tmp_path):
+    """The URL of a store that does not exist yet, of every kind that others can look at."""
+    return f"{request.param}:{tmp_path / 'jobs'}"
+
+
 @pytest.fixture
 def long_ago(place):
     """Put an instance and a job into the store, by a clock of long ago."""
