@@ -214,7 +214,7 @@ class Commit:
             orchestration_version=version,
             parent_instance_id=parent,
             digest=digest,
-            schedule_id=self.schedule_id(turn) if instance is None else None,
+            schedule_id=None if start is None else start.schedule_id,
             status=metadata.status or running,
             output=metadata.output,
             pinned_engine_version=metadata.pinned_engine_version,
