@@ -16,6 +16,7 @@ import uuid
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -102,7 +103,8 @@ def build(url: str, place: Path) -> Holdfast:
                 seen.signals.append(await hf.signal("n", type=int))
             if at == CONTINUES and not first:
                 hf.continue_as_new(n, at, seen)
-            seen.draws.append(await hf.step(draw, f"round{at}"))
+            seen.draws.append(await hf.step(draw, f"first{at}"))
+            seen.draws.append(await hf.step(draw, f"second{at}"))
             seen.doubled.append(await double.call(n + at))
             seen.signals.append(await hf.signal("n", type=int))
             if at == CONTINUES:
@@ -206,12 +208,20 @@ def _be_everybody(hf: Holdfast, count: int) -> None:
     answering.join(LONG)
 
 
-def diary_of(place: Path) -> dict[str, list[str]]:
-    """Give what the runs of each key came to, in the order they ended."""
-    found: dict[str, list[str]] = {}
-    for line in (place / "diary").read_text().splitlines():
+class Ran(NamedTuple):
+    """One run of a step or activity."""
+
+    #: Where it stands in the diary: what is higher ended later.
+    line: int
+    value: str
+
+
+def diary_of(place: Path) -> dict[str, list[Ran]]:
+    """Give the runs of each key, in the order they ended."""
+    found: dict[str, list[Ran]] = {}
+    for number, line in enumerate((place / "diary").read_text().splitlines()):
         key, value = line.split()
-        found.setdefault(key, []).append(value)
+        found.setdefault(key, []).append(Ran(number, value))
     return found
 
 

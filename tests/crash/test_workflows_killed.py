@@ -15,7 +15,7 @@ from pathlib import Path
 import flowmix
 import msgspec
 import pytest
-from flowmix import CONTINUES, LONG, POINTS, ROUNDS, Report
+from flowmix import CONTINUES, LONG, POINTS, ROUNDS, Ran, Report
 
 from holdfast.model import kinds
 from holdfast.model.history import Event, activity_key, step_key
@@ -145,7 +145,7 @@ def judge(hf, place: Path, count: int) -> None:
     print(f"{len(diary)} steps and activities, {more} run again")
 
 
-def judge_instance(hf, n: int, diary: dict[str, list[str]]) -> set[str]:
+def judge_instance(hf, n: int, diary: dict[str, list[Ran]]) -> set[str]:
     run = hf.instance(f"w{n}")
     first, second = run.history(1), run.history(2)
     (child,) = run.children()
@@ -205,17 +205,36 @@ def judge_history(events: list[Event]) -> None:
         assert sorted(answers) == questions, asked
 
 
-def judge_steps(instance: str, execution_id: int, events: list[Event], diary: dict[str, list[str]]) -> set[str]:
-    """What is recorded of a step is what its last run came to: once recorded, it was never run again."""
+def judge_steps(instance: str, execution_id: int, events: list[Event], diary: dict[str, list[Ran]]) -> set[str]:
+    """What is recorded of a step is what its last run came to, and nothing that came after it began before that."""
     used: set[str] = set()
-    for event in events:
-        if isinstance(event.kind, kinds.StepCompleted):
-            key = step_key(instance, execution_id, event.kind.step_no)
-            assert diary[key][-1] == msgspec.json.decode(event.kind.result)
-        elif isinstance(event.kind, kinds.ActivityScheduled):
-            key = activity_key(instance, execution_id, event.event_id)
-            assert len(set(diary[key])) == 1
-        else:
-            continue
-        used.add(key)
+    ended = -1
+    for work in in_order(instance, execution_id, events):
+        runs = [run for key in work for run in diary[key]]
+        assert min(run.line for run in runs) > ended, f"{instance}: ran again although it was recorded"
+        ended = max(run.line for run in runs)
+        used |= work.keys()
+        for key, recorded_value in work.items():
+            assert diary[key][-1].value == recorded_value
     return used
+
+
+def in_order(instance: str, execution_id: int, events: list[Event]) -> list[dict[str, str]]:
+    """Give the keys of steps and activities with what is recorded, one after the other; two that ran at once as one."""
+    found: list[dict[str, str]] = []
+    before = ""
+    for event in events:
+        match event.kind:
+            case kinds.StepCompleted(step_no=number, result=result):
+                key, value = step_key(instance, execution_id, number), msgspec.json.decode(result)
+                name = value.partition("-")[0].rstrip("ab")
+            case kinds.ActivityCompleted(result=result):
+                key, value, name = activity_key(instance, execution_id, event.source_event_id), result, ""
+            case _:
+                continue
+        if name and name == before:
+            found[-1][key] = value
+        else:
+            found.append({key: value})
+        before = name
+    return found
