@@ -21,6 +21,8 @@ from holdfast.errors import (
     WorkflowNotFound,
 )
 from holdfast.flows.definitions import Definitions
+from holdfast.flows.ending import poison
+from holdfast.flows.provider import Provider
 from holdfast.model.history import REPAIR_EVENT_ID, activity_key
 from holdfast.model.instances import InstanceStatus, Turn
 from holdfast.testing.corruption import corrupt_history
@@ -182,6 +184,21 @@ def test_work_that_a_blocked_execution_has_on_the_way_is_run_under_its_old_key(h
     # The job of the execution that was given up was revoked: one ran, for the same event.
     assert run.result(timeout=0) == [1, 1]
     assert hf.keys == [activity_key("o", 1, 2)]
+
+
+def test_messages_that_an_end_by_poison_kept_are_delivered_again(hf):
+    hf.broken = False
+    run = paying(hf).start(7, id="o")
+    run.signal("go", "kept")
+    provider = Provider(hf.engine)
+    item, token, _ = provider.fetch_orchestration_item(LONG)
+    end = poison(item, 11, 1)
+    provider.ack_orchestration_item(token, end.execution_id, end.history_delta, metadata=end.metadata)
+    with pytest.raises(WorkflowFailed, match="delivered 11 times"):
+        run.result(timeout=0)
+    run.reset()
+    settle(hf)
+    assert run.result(timeout=0) == [5, 7, "kept"]
 
 
 def test_a_question_that_was_answered_later_is_not_put_to_anybody_again(hf):

@@ -25,7 +25,7 @@ from holdfast.flows.steps import StepCall
 from holdfast.flows.waiting import waiting_on
 from holdfast.model import kinds
 from holdfast.model.details import CORRUPT, EXISTS, INPUT, NONDETERMINISM, Category, ErrorDetails
-from holdfast.model.history import Event, ExecutionMetadata, OrchestrationItem, Status, TurnCommit
+from holdfast.model.history import UNKNOWN_VERSION, Event, ExecutionMetadata, OrchestrationItem, Status, TurnCommit
 from holdfast.model.workitems import (
     CancelInstance,
     ContinueAsNew,
@@ -169,7 +169,9 @@ class Turn:
             if not isinstance(started, kinds.OrchestrationStarted):
                 self._block(CORRUPT, HistoryCorrupt(_headless(item), instance=item.instance), now_ms)
                 return
-            definition = self._definitions.get(started.name, started.version)
+            # One that was ended before its first turn, and reset: the record has the version that took it up.
+            wanted = item.version if started.version == UNKNOWN_VERSION else started.version
+            definition = self._definitions.get(started.name, None if wanted == UNKNOWN_VERSION else wanted)
             if definition is None:
                 self._abandon_unregistered(started.name, started.version)
                 self._force_if_asked(now_ms)
@@ -395,13 +397,21 @@ class Turn:
         self._keep_awake(execution, hold_until_ms)
         self._is_step_uncommitted = False
         if execution.terminal is None:
-            metadata = ExecutionMetadata(waiting_on=waiting_on(execution))
+            metadata = ExecutionMetadata(
+                waiting_on=waiting_on(execution), orchestration_version=self._taken_up(execution)
+            )
         else:
             metadata = keeping(self._conclude(execution, execution.terminal), execution.definition)
         if self._is_new:
             metadata = _introduced(metadata, execution)
             self._is_new = False
         return execution.outbox.take(metadata)
+
+    def _taken_up(self, execution: Execution) -> str | None:
+        """Give the version that an execution goes on with of which none was recorded."""
+        begun = execution.started.kind
+        is_unknown = isinstance(begun, kinds.OrchestrationStarted) and begun.version == UNKNOWN_VERSION
+        return execution.definition.version if is_unknown else None
 
     def _keep_awake(self, execution: Execution, hold_until_ms: int | None) -> None:
         """See that a turn whose messages are gone, and whose worker dies, is taken up again when its lock ends."""

@@ -16,6 +16,8 @@ from holdfast.model.workitems import WorkItem
 
 #: The id of the event that ends a history from outside, where the last id may be unreadable.
 REPAIR_EVENT_ID = 2**31 - 1
+#: The version of an instance of which nobody has said one.
+UNKNOWN_VERSION = "unknown"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -17,6 +17,7 @@ from holdfast.flows.provider.contents import events_of, item_of, text_of
 from holdfast.model.flowcommands import AckTurn, Delta, Metadata, NewActivity, NewEvent, NewMessage
 from holdfast.model.history import (
     REPAIR_EVENT_ID,
+    UNKNOWN_VERSION,
     Event,
     ExecutionMetadata,
     KvEntry,
@@ -31,9 +32,6 @@ from holdfast.model.outcomes import Delivered, LockedTurn
 from holdfast.model.payloads import NULL
 from holdfast.model.workitems import ContinueAsNew, StartOrchestration, WorkItem
 from holdfast.stores.beside.protocol import Blobs
-
-#: Of an instance whose version nobody has said.
-UNKNOWN_VERSION = "unknown"
 
 # --- what was locked --------------------------------------------------------------------------------------------------
 
