@@ -133,6 +133,26 @@ def test_it_names_the_store_that_is_kept_tells_how_jobs_ended_and_stops_cleanly(
     assert (place / "jobs.db").exists()
 
 
+def test_a_workflow_that_reads_a_clock_is_told_its_line_and_what_to_use_instead(dev, place):
+    flow = """
+import time
+
+@hf.workflow(name="hasty")
+async def hasty() -> float:
+    return time.time()
+"""
+    (place / "shop.py").write_text(APP + flow)
+    with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
+        hf.workflow(name="hasty")(_hasty).start()
+    running = dev()
+    running.until(r"a workflow may not read a clock \(shop\.py:\d+ in hasty\).*hf\.now\(\)")
+    assert running.end() == 0
+
+
+async def _hasty() -> float:
+    return 0.0
+
+
 def test_a_temporary_store_is_named_and_gone_afterwards(dev, place):
     running = dev("--temp")
     url = running.until(r"store  (sqlite:\S+), thrown away at the end\n")[1]

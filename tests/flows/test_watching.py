@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.flows import face as hf
+from holdfast.flows.watching import watch_turns
 from holdfast.testing.flows import World
 
 READS = {
@@ -93,3 +95,32 @@ def test_what_serves_a_warning_a_log_line_or_an_import_is_no_mistake(tmp_path, m
 
     world = World(watch=True)
     assert world.run(world.workflow(main)) == 2
+
+
+def test_all_turns_of_a_process_can_be_watched_and_only_they():
+    told = []
+    app = Holdfast("memory:")
+
+    @app.task
+    def clock() -> float:
+        return time.time()  # noqa: TID251 - in a task it is none
+
+    @app.workflow
+    async def hasty() -> bool:
+        time.time()  # noqa: TID251 - the mistake in question
+        return await clock.call() > 0
+
+    @app.workflow
+    def hasty_too() -> bool:
+        return uuid.uuid4().version == 4
+
+    watch_turns(lambda found: told.append(found.facts["location"]))
+    try:
+        runs = [hasty.start(), hasty_too.start()]
+        app.work(until_idle=True)
+        assert [run.result(timeout=0) for run in runs] == [True, True]
+    finally:
+        watch_turns(None)
+        app.close()
+    assert {place.rpartition(".")[2] for place in told} == {"hasty", "hasty_too"}
+    assert all(place.startswith("test_watching.py:") for place in told)

@@ -4,7 +4,7 @@ Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refu
 interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. What no interpreter tells of, or only a
 newer one, is wrapped, once the first turn runs (`_untold`): whoever is not in a turn, in this thread, goes through.
 Imports and log handlers are exempt. No sandbox: who reads clocks and randomness is found by replay, by the linter, and
-by `watching` in tests.
+by `watching` in tests and `holdfast dev`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 from holdfast.errors import WorkflowNotAllowed
@@ -149,6 +150,8 @@ class _Turns(threading.local):
 
 
 _turns = _Turns()
+#: Sees every call within turns, where somebody wants that (`watching.watch_turns`). It is slow: a worker has none.
+look: Callable[[FrameType, str, Any], None] | None = None
 _hook_mutex = threading.Lock()
 _hooked = False
 
@@ -235,12 +238,16 @@ def enter() -> bool:
                 _hooked = True
     before = _turns.inside
     _turns.inside = True
+    if look is not None and not before:
+        sys.setprofile(look)
     return before
 
 
 def leave(before: bool) -> None:  # noqa: FBT001 - what `enter` gave
     """Be guarded again as before."""
     _turns.inside = before
+    if look is not None and not before:
+        sys.setprofile(None)
 
 
 @contextmanager

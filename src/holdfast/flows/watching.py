@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from holdfast.flows import forbidden
 from holdfast.flows.forbidden import is_inside, refusal
 from holdfast.flows.places import is_incidental, is_library
 
@@ -79,7 +80,20 @@ _SHARED_RANDOM = getattr(random, "_inst", None)
 @contextmanager
 def watching(tell: Callable[[Exception], None] | None = None) -> Iterator[None]:
     """Find what workflow code in here reads of clocks, chance and files: raise WorkflowNotAllowed, or `tell` it."""
+    before = sys.getprofile()
+    sys.setprofile(_looker(tell))
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
+
+def watch_turns(tell: Callable[[Exception], None] | None) -> None:
+    """Do so in all turns that begin in this process from now on, in whatever thread; None ends it."""
+    forbidden.look = None if tell is None else _looker(tell)
+
+
+def _looker(tell: Callable[[Exception], None] | None) -> Callable[[FrameType, str, Any], None]:
     def look(frame: FrameType, event: str, found: Any) -> None:
         if event != "c_call" or not is_inside():
             return
@@ -91,12 +105,7 @@ def watching(tell: Callable[[Exception], None] | None = None) -> Iterator[None]:
             raise problem
         tell(problem)
 
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+    return look
 
 
 def _is_in_passing(frame: FrameType) -> bool:

@@ -22,6 +22,7 @@ from holdfast.cli.dev.talk import Broken, Files, News, Ready, Settings, encode_n
 from holdfast.cli.loading import load
 from holdfast.cli.terminal import safe, say
 from holdfast.errors import HoldfastError
+from holdfast.flows.watching import watch_turns
 from holdfast.stores.opening import parse_url
 from holdfast.workers.worker import Worker
 
@@ -52,6 +53,7 @@ def main(settings_json: str, news_fd: int, lifeline_fd: int) -> int:
     tell(Ready(url=url, tasks=app.tasks.names()))
     threading.Thread(target=_tell_imports, args=(tell,), name="imports", daemon=True).start()
     follow(app.engine, worker.worker_id)
+    watch_turns(_Warner())
     try:
         worker.run(settings.grace_s)
     except HoldfastError as error:
@@ -60,6 +62,18 @@ def main(settings_json: str, news_fd: int, lifeline_fd: int) -> int:
     finally:
         app.close()
     return 0
+
+
+class _Warner:
+    """Says once of each line of a workflow that it reads what no replay can give it again."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, found: Exception) -> None:
+        if str(found) not in self._told:
+            self._told.add(str(found))
+            say(f"holdfast: {safe(str(found))}")
 
 
 class _Teller:
