@@ -54,3 +54,18 @@ def test_threads_of_def_workflows_are_bounded():
     assert len(kept) == 2
     assert made[0]._loop.is_closed()
     kept.clear()
+
+
+def test_a_def_workflow_that_is_taken_out_or_kept_again_counts_once():
+    kept = Residents(limit=10, blocking_limit=2)
+    one, two, three = (suspended(name, blocks) for name in ("one", "two", "three"))
+    kept.keep(one)
+    kept.keep(two)
+    kept.keep(kept.take("one"))
+    assert len(kept) == 2
+    kept.keep(three)
+    assert two._loop.is_closed()
+    assert kept.take("one") is one
+    assert kept.take("three") is three
+    one.close()
+    three.close()

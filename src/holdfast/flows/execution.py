@@ -545,7 +545,7 @@ class Execution:
         self._is_over = True
         if not hasattr(self, "_loop"):
             return
-        if clean_up and self.terminal is not None:
+        if clean_up and self.terminal is not None and self._loop.has_leftovers:
             self._loop.halted = False
             with inside():
                 self._loop.cancel_leftovers()

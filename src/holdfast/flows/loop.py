@@ -156,24 +156,21 @@ class Loop(asyncio.AbstractEventLoop):
             self._generators = [kept for kept in self._generators if _is_open(kept)]
             self._sweep_generators = max(SWEEP, 2 * len(self._generators))
 
+    @property
+    def has_leftovers(self) -> bool:
+        """Tell whether anything is left that `cancel_leftovers` would do; mostly the main task was all there was."""
+        return bool(self._ready or self.live_tasks() or self._generators)
+
     def cancel_leftovers(self) -> None:
         """Do as `asyncio.run` does at its end: cancel the tasks that are left, then close the generators."""
-        left = self.live_tasks()
-        if left:
-            with self._active():
-                for task in left:
-                    task.cancel()
-        self._run_ready()
-        generators = [kept for kept in self._generators if _is_open(kept)]
-        if generators:
-            with self._active():
-                for generator in generators:
-                    self.create_task(_close(generator))
-            self._run_ready()
-
-    def _run_ready(self) -> None:
-        if self._ready:  # mostly nothing is left, and entering costs more than looking
-            self.run_until_idle()
+        with self._active():
+            for task in self.live_tasks():
+                task.cancel()
+        self.run_until_idle()
+        with self._active():
+            for generator in [kept for kept in self._generators if _is_open(kept)]:
+                self.create_task(_close(generator))
+        self.run_until_idle()
 
     def live_tasks(self) -> list[FlowTask[Any]]:
         """Give the tasks that are not done, oldest first."""

@@ -17,17 +17,22 @@ class Residents:
         self._blocking_limit = blocking_limit
         self._mutex = threading.Lock()
         self._kept: OrderedDict[str, Execution] = OrderedDict()
+        #: Instances whose executions have a thread of their own, in the same order. Apart: every turn asks for them,
+        #: and a look through all that is kept took longer than the turn.
+        self._blocking: dict[str, None] = {}
 
     def take(self, instance: str) -> Execution | None:
         """Give an execution out; whoever has it keeps it back or drops it."""
         with self._mutex:
-            return self._kept.pop(instance, None)
+            return self._pop(instance)
 
     def keep(self, execution: Execution) -> None:
         """Keep a suspended execution; an older one of the same instance goes."""
         with self._mutex:
-            gone = [self._kept.pop(execution.instance, None)]
+            gone = [self._pop(execution.instance)]
             self._kept[execution.instance] = execution
+            if execution.definition.is_blocking:
+                self._blocking[execution.instance] = None
             gone.append(self._excess())
         for one in gone:
             if one is not None and one is not execution:
@@ -35,14 +40,17 @@ class Residents:
 
     def _excess(self) -> Execution | None:
         if len(self._kept) > self._limit:
-            return self._kept.popitem(last=False)[1]
-        blocking = [name for name, kept in self._kept.items() if kept.definition.is_blocking]
-        return self._kept.pop(blocking[0]) if len(blocking) > self._blocking_limit else None
+            return self._pop(next(iter(self._kept)))
+        return self._pop(next(iter(self._blocking))) if len(self._blocking) > self._blocking_limit else None
+
+    def _pop(self, instance: str) -> Execution | None:
+        self._blocking.pop(instance, None)
+        return self._kept.pop(instance, None)
 
     def clear(self) -> None:
         """Let all go."""
         with self._mutex:
-            gone, self._kept = list(self._kept.values()), OrderedDict()
+            gone, self._kept, self._blocking = list(self._kept.values()), OrderedDict(), {}
         for one in gone:
             one.close()
 
