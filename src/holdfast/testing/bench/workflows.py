@@ -1,7 +1,8 @@
 """How many workflows a worker process runs in a second, on sqlite and wal; beside DBOS on SQLite in the same run.
 
 Every acknowledgement is durable. Parties take turns, each measurement in a fresh process on a fresh store; rates are
-medians. DBOS has no activities on other workers; ours stand beside its steps, and no ratio is asked of them.
+medians. DBOS has no activities on other workers; ours stand beside its steps, and no ratio is asked of them. Beside the
+rates stands what each workflow cost in processor time, which a busy machine distorts less.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.testing.bench import Row
+from holdfast.testing.bench.flowparty import Measured
 
 #: Seconds that one measurement may take.
 PATIENCE_S = 300
@@ -41,7 +43,7 @@ def peer() -> str | None:
     return None if find_spec("dbos") is None else f"DBOS {version('dbos')} (SQLite, its defaults)"
 
 
-def rate(place: Path, party: str, kind: str, size: int, count: int) -> float:
+def measure(place: Path, party: str, kind: str, size: int, count: int) -> Measured:
     """Measure once, in a process of its own."""
     place.mkdir()
     words = [sys.executable, "-m", "holdfast.testing.bench.flowparty", party, str(place / "flows")]
@@ -51,26 +53,32 @@ def rate(place: Path, party: str, kind: str, size: int, count: int) -> float:
         )
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return float(json.loads(done.stdout))
+    return Measured(*json.loads(done.stdout))
 
 
 def run(directory: Path, sizes: Sizes) -> Iterator[Row]:
     """Measure everything; takes some minutes with the usual sizes."""
     parties = ["sqlite", "sqlite-waiting", "wal", "wal-waiting"]
     for kind, size, required in PLAN:
-        rates: dict[str, list[float]] = {party: [] for party in parties}
+        measured: dict[str, list[Measured]] = {party: [] for party in parties}
         if kind == "steps" and peer():
-            rates["dbos"] = []
+            measured["dbos"] = []
         for turn in range(sizes.turns):
-            for party, found in rates.items():
+            for party, found in measured.items():
                 # The slow ones get fewer, so that all take about as long.
                 count = max(10, sizes.many // size // (10 if party == "dbos" else 1))
-                found.append(rate(directory / f"{party}-{kind}-{size}-{turn}", party, kind, size, count))
-        theirs = statistics.median(rates["dbos"]) if "dbos" in rates else None
-        for party in parties:
+                found.append(measure(directory / f"{party}-{kind}-{size}-{turn}", party, kind, size, count))
+        medians = {
+            party: Measured(*map(statistics.median, zip(*found, strict=True))) for party, found in measured.items()
+        }
+        theirs = medians.pop("dbos", None)
+        noun = kind if size > 1 else "step"
+        for party, ours in medians.items():
             scheme, _, waiting = party.partition("-")
-            ours = statistics.median(rates[party])
-            noun = kind if size > 1 else "step"
             name = f"{scheme}: {size} {noun}, {'started before' if waiting else 'from start to end'}"
             asked = f">= {required:,}/s" if required and waiting else ""
-            yield Row(name, ours, "wf/s", theirs, asked, holds=not asked or ours >= required)
+            holds = not asked or ours.rate >= required
+            yield Row(name, ours.rate, "wf/s", None if theirs is None else theirs.rate, asked, holds=holds)
+            if waiting:
+                cpu = None if theirs is None else theirs.cpu_us
+                yield Row(f"{scheme}: {size} {noun}, processor time", ours.cpu_us, "us/wf", cpu, "", holds=True)
