@@ -345,9 +345,10 @@ ROWS = (
             ("workflows history x", 7, "'x', execution 1, event 1: cannot be read"),
             ("workflows export x", 7, "'x', execution 1, event 1: cannot be read"),
             ("store check", 1, "'x', event 1: cannot be read"),
-            ("doctor", 1, "instance x is blocked"),
+            ("doctor", 1, "instance x is blocked(.|\n)*end it with `holdfast workflows fail x`"),
+            ("workflows fail x --reason damaged", 0, "FAILED"),
         ),
-        lambda place: place.x.fail("damaged"),
+        lambda place: place.x.fail("damaged") if place.url == "memory:" else None,
         WorkflowFailed,
     ),
 )

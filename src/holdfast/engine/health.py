@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from holdfast.engine.needs import LOOKED_AT, PATIENCE_S, missing_code, unserved
+from holdfast.model.details import CORRUPT
 from holdfast.model.instances import (
     MANY_BYTES,
     MANY_EVENTS,
@@ -46,7 +47,7 @@ def ailments(view: View, now: Timestamp, workers: Sequence[WorkerInfo]) -> Itera
 
 
 def blocked(view: View) -> Iterator[Finding]:
-    """Name the instances that only other code can bring on."""
+    """Name the instances that only other code can bring on, or nothing."""
     found = []
     for turn in view.stuck_turns():
         blockage = blockage_of(turn.reason)
@@ -54,11 +55,14 @@ def blocked(view: View) -> Iterator[Finding]:
         if blockage is None or (instance is not None and instance.status in OVER):
             continue
         first = (blockage.text.splitlines() or [""])[0]
+        # No code reads what is damaged.
+        way_out = f"end it with `holdfast workflows fail {turn.instance_id}`, or restore the store from a copy."
+        remedy = way_out if blockage.kind == CORRUPT else "deploy code that fits its history."
         found.append(
             Finding(
                 code="instance_blocked",
                 message=f"instance {turn.instance_id} is blocked since {turn.reason_at} ({blockage.kind}): {first}",
-                remedy=f"See `holdfast explain {turn.instance_id}`; deploy code that fits its history.",
+                remedy=f"See `holdfast explain {turn.instance_id}`; {remedy}",
                 id=turn.instance_id,
             )
         )
