@@ -6,13 +6,13 @@ import click
 
 from holdfast.cli import jobrows
 from holdfast.cli.ids import find
-from holdfast.cli.instanceexplain import explained, is_instance
 from holdfast.cli.output import Record, output_for, output_options
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import ways_on
 from holdfast.engine.reasons import Reasons
+from holdfast.model.instances import Instance
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import Store, View
@@ -34,7 +34,9 @@ def explain(*, word: str, watch: float | None, output: str) -> None:
     place, out = target(), output_for(output)
 
     def look(view: View, store: Store) -> Shown:
-        if view.get(Job, word) is None and is_instance(view, word):
+        if view.get(Job, word) is None and _is_instance(view, word):
+            from holdfast.cli.instanceexplain import explained  # noqa: PLC0415 - half of the package, for instances only
+
             return explained(view, store, word, out.screen)
         job = find(view, place, word)
         reasons = Reasons(view, now(), store.workers.all())
@@ -74,6 +76,13 @@ def explain(*, word: str, watch: float | None, output: str) -> None:
 
     # There is one record; a job and an instance have this field in common.
     show(place, out, watch, look, key="status", one=True)
+
+
+def _is_instance(view: View, word: str) -> bool:
+    """Tell whether there is an instance of exactly that id, or one that is to begin."""
+    return bool(word) and (
+        view.get(Instance, word) is not None or any(one.is_start and one.parked is None for one in view.mail(word))
+    )
 
 
 def _chain(view: View, job: Job, reason: Reason) -> list[tuple[str, Job]]:

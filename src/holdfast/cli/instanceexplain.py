@@ -11,15 +11,7 @@ from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.watching import Shown
 from holdfast.cli.workflowrows import InstanceSeen, badge, more
 from holdfast.engine.flowreasons import reason_in
-from holdfast.model.instances import Instance
 from holdfast.stores.protocol import Store, View
-
-
-def is_instance(view: View, word: str) -> bool:
-    """Tell whether there is an instance of exactly that id, or one that is to begin."""
-    return bool(word) and (
-        view.get(Instance, word) is not None or any(one.is_start and one.parked is None for one in view.mail(word))
-    )
 
 
 def explained(view: View, store: Store, instance_id: str, screen: Screen) -> Shown:
