@@ -364,6 +364,28 @@ def test_a_damaged_instance_is_ended_and_its_parent_told(hf):
     assert "beyond repair" in run.result(timeout=0)
 
 
+def test_a_damaged_instance_is_ended_although_its_parent_is_damaged_too(hf):
+    @hf.workflow
+    async def child() -> str:
+        return await hf.signal("go", type=str)
+
+    @hf.workflow
+    async def parent() -> str:
+        return await child.options(id="c").call()
+
+    parent.start(id="p")
+    settle(hf)
+    for name in ("c", "p"):
+        corrupt_history(hf.engine.store, name)
+    hf.instance("c").signal("go", "on")
+    settle(hf)
+    for name in ("c", "p"):
+        hf.instance(name).fail("damaged")
+        settle(hf)
+        with pytest.raises(WorkflowFailed, match="damaged"):
+            hf.instance(name).result(timeout=0)
+
+
 def test_what_comes_for_a_damaged_instance_after_its_end_is_taken_and_dropped(hf):
     @hf.workflow
     async def child() -> str:

@@ -27,7 +27,7 @@ def build(url):
     async def ask() -> str:
         answer = await hf.decision("Ship it?", options=["yes", "no"])
         await hf.signal("go")
-        return answer.chosen
+        return answer
 
     return hf
 

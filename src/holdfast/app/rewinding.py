@@ -27,7 +27,7 @@ from holdfast.flows.forking import (
 )
 from holdfast.flows.importing import delta, text_raw, wishes
 from holdfast.flows.matching import demand_whole
-from holdfast.flows.provider.contents import events_of, item_of, text_of
+from holdfast.flows.provider.contents import item_of, text_of
 from holdfast.model import kinds
 from holdfast.model.flowcommands import Again, FailInstance, ForkInstance, NewMessage, ResetInstance
 from holdfast.model.history import REPAIR_EVENT_ID, Event, KvEntry, OrchestrationItem
@@ -244,7 +244,9 @@ def _told_without_start(view: View, blobs: Blobs, found: _Found, end: kinds.Orch
     number = above.current_execution_id
     execution = view.get(Execution, execution_key(above.instance_id, number))
     rows = () if execution is None else view.history(execution.history_id)
-    asked: Mapping[int, Event] = asked_in(events_of(blobs, rows, number))
+    # As far as that can be read: a parent that is damaged itself must not keep its child from ending.
+    before, behind, _ = readable(blobs, list(rows), number)
+    asked: Mapping[int, Event] = asked_in([*before, *behind])
     return [
         SubOrchFailed(
             parent_instance=above.instance_id,
