@@ -300,3 +300,14 @@ def test_when_feed_and_counters_are_gone_the_records_tell(images, chapters):
         Provider(Engine(store, clock=ManualClock())).enqueue_for_orchestrator(start("new"))
         store.close()
         opened(lost).close()
+
+
+def test_a_crash_in_the_middle_of_a_write_is_a_crash_before_it(images, chapters):
+    writes = [(fs, heard, call) for fs, heard, call in images if call.kind == "write"]
+    histories = [one for one in writes if one[2].path.endswith("history.jsonl")]
+    assert len(histories) > 5
+    for fs, heard, call in (*histories, *writes[:: 1 if SOAK else 9]):
+        half = fs.image()
+        handle = half.open(call.path, "append")
+        half.write(handle, call.data[: len(call.data) // 2])
+        examine(half.reboot(), heard, chapters)
