@@ -246,6 +246,33 @@ def test_open_children_begin_anew_under_their_own_ids(hf):
     assert run.result(timeout=0) == "again"
 
 
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_child_that_the_code_named_and_that_has_ended_is_not_waited_for_in_vain(hf, back):
+    """`back`: the reset leaves the call out as well, so that the next execution gives it anew."""
+    begun = []
+
+    @hf.workflow
+    async def child(n: int) -> int:
+        begun.append(n)
+        return n * 10
+
+    @hf.workflow
+    async def parent() -> list:
+        found = await child.options(id="c").call(4)
+        return [found, await hf.pay.call(1)]
+
+    run = parent.start(id="p")
+    settle(hf)
+    with pytest.raises(WorkflowFailed, match="the bank is closed"):
+        run.result(timeout=0)
+    hf.broken = False
+    run.reset(to=kinds_of(run).index("SubOrchestrationScheduled") + 1 - back)
+    settle(hf)
+    assert run.result(timeout=0) == [40, 1]
+    assert begun == [4]
+    assert hf.engine.store.check() == []
+
+
 def test_a_timer_and_the_workflows_own_timeout_count_again(hf):
     @hf.workflow(timeout=3600)
     async def slow() -> str:

@@ -28,8 +28,8 @@ def item(messages, history=(), *, execution_id=1, instance="i", **rest):
     )
 
 
-def start(instance="i", **rest):
-    return workitems.StartOrchestration(instance=instance, orchestration="main", input="{}", **rest)
+def start(instance="i", *, given="{}", **rest):
+    return workitems.StartOrchestration(instance=instance, orchestration="main", input=given, **rest)
 
 
 def signal(name, data="null"):
@@ -148,6 +148,79 @@ def test_an_instance_that_has_ended_still_tells_another_parent(world):
     turn = turn_of(world, [start(parent_instance="stranger", parent_id=9)], history)
     assert [type(one).__name__ for one in turn.commit().orchestrator_items] == ["SubOrchFailed"]
     assert turn.commit().history_delta == ()
+
+
+ENDS = {"Completed": "1", "Failed": "no", "Cancelled": "enough"}
+
+
+def ended_child(world, end, given="{}"):
+    """Give the history of an instance that was begun for event 2 of its mother's first execution, and ended so."""
+
+    async def main(n: int = 1) -> int:
+        if end == "Failed":
+            raise ValueError("no")
+        return n if end == "Completed" else await hf.signal("never")
+
+    world.workflow(main)
+    begin = start(given=given, parent_instance="mother", parent_id=2, parent_execution_id=1)
+    forced = workitems.CancelInstance(instance="i", reason="enough", force=True)
+    return turn_of(world, [begin, *([forced] if end == "Cancelled" else [])]).commit().history_delta
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("link", [(2, 1), (2, 2), (5, 1)])
+def test_a_parent_that_asks_again_for_a_child_that_has_ended_is_told_how(world, end, link):
+    history = ended_child(world, end)
+    again = start(parent_instance="mother", parent_id=link[0], parent_execution_id=link[1])
+    turn = turn_of(world, [again, again], history)
+    told, twice = turn.commit().orchestrator_items
+    assert told == twice
+    assert (told.parent_instance, told.parent_id, told.parent_execution_id) == ("mother", *link)
+    assert ENDS[end] == (told.result if end == "Completed" else told.details.message)
+    assert turn.commit().history_delta == ()
+
+
+def test_a_parent_that_asks_for_something_else_under_the_id_of_an_ended_child_is_told_that_it_exists(world):
+    history = ended_child(world, "Completed")
+    other = start(given='{"n":2}', parent_instance="mother", parent_id=2, parent_execution_id=2)
+    renamed = msgspec.structs.replace(other, orchestration="another", input="{}")
+    told = turn_of(world, [other, renamed], history).commit().orchestrator_items
+    assert [one.details.kind for one in told] == [EXISTS, EXISTS]
+
+
+def test_a_child_that_continued_with_other_input_is_known_by_what_it_was_begun_with(world):
+    history = ended_child(world, "Completed", '{"n":9}')  # as its last execution says
+    again = start(parent_instance="mother", parent_id=5, parent_execution_id=1)
+    digest = workitems.start_digest("main", "{}")
+    (told,) = turn_of(world, [again], history, digest=digest).commit().orchestrator_items
+    assert told.result == "9"
+
+
+def test_who_asks_in_the_very_turn_of_the_end_is_told_once(world):
+    async def main() -> int:
+        return await hf.signal("n", type=int)
+
+    world.workflow(main)
+    begin = start(parent_instance="mother", parent_id=2, parent_execution_id=1)
+    again = msgspec.structs.replace(begin, parent_execution_id=2)
+    other = msgspec.structs.replace(begin, parent_instance="stranger")
+    told = turn_of(world, [begin, signal("n", "7"), begin, again, other]).commit().orchestrator_items
+    found = {(one.parent_instance, one.parent_execution_id): type(one).__name__ for one in told}
+    assert len(told) == 3
+    assert found == {
+        ("mother", 1): "SubOrchCompleted",
+        ("mother", 2): "SubOrchCompleted",
+        ("stranger", 1): "SubOrchFailed",
+    }
+
+
+def test_who_asks_for_an_instance_that_is_ended_without_its_code_is_told(world):
+    begin = start(parent_instance="mother", parent_id=2, parent_execution_id=1)
+    other = msgspec.structs.replace(begin, parent_instance="stranger")
+    forced = workitems.CancelInstance(instance="i", reason="enough", force=True)
+    told = turn_of(world, [begin, other, forced]).commit().orchestrator_items
+    assert {one.parent_instance: one.details.kind for one in told} == {"mother": CANCELLED, "stranger": EXISTS}
+    assert len(told) == 2
 
 
 # --- filtering --------------------------------------------------------------------------------------------------------

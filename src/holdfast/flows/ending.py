@@ -7,6 +7,7 @@ instance nobody can run, poison. The terminal event is the last one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,7 @@ from holdfast.flows.definitions import Definition
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.outbox import Outbox
 from holdfast.model import kinds
-from holdfast.model.details import CANCELLED, DEAD, ERROR, Category, ErrorDetails
+from holdfast.model.details import CANCELLED, DEAD, ERROR, EXISTS, Category, ErrorDetails
 from holdfast.model.history import (
     REPAIR_EVENT_ID,
     Event,
@@ -34,6 +35,7 @@ from holdfast.model.workitems import (
     SubOrchCompleted,
     SubOrchFailed,
     WorkItem,
+    start_digest,
 )
 
 
@@ -155,26 +157,74 @@ def keeping(metadata: ExecutionMetadata, definition: Definition | None) -> Execu
 def _tell_parent(started: Event, terminal: AnyKind) -> WorkItem | None:
     begun = started.kind
     assert isinstance(begun, kinds.OrchestrationStarted)
-    if begun.parent_instance is None or begun.parent_id is None:
+    link = parent_of(begun)
+    return None if link is None else _outcome(link, terminal)
+
+
+class ParentLink(NamedTuple):
+    """Who waits for a child: the event of the parent's execution that asked for it."""
+
+    instance: str
+    execution_id: int
+    event_id: int
+
+
+def parent_of(begin: StartOrchestration | kinds.OrchestrationStarted) -> ParentLink | None:
+    """Give who waits for the instance that is begun so; None: nobody."""
+    if begin.parent_instance is None or begin.parent_id is None:
         return None
-    parent_execution_id = begun.parent_execution_id or 1
+    return ParentLink(begin.parent_instance, begin.parent_execution_id or 1, begin.parent_id)
+
+
+def _outcome(link: ParentLink, terminal: AnyKind) -> WorkItem | None:
     match terminal:
         case kinds.OrchestrationCompleted():
             return SubOrchCompleted(
-                parent_instance=begun.parent_instance,
-                parent_execution_id=parent_execution_id,
-                parent_id=begun.parent_id,
+                parent_instance=link.instance,
+                parent_execution_id=link.execution_id,
+                parent_id=link.event_id,
                 result=terminal.output,
             )
         case kinds.OrchestrationFailed():
-            return SubOrchFailed(
-                parent_instance=begun.parent_instance,
-                parent_execution_id=parent_execution_id,
-                parent_id=begun.parent_id,
-                details=terminal.details,
-            )
+            return _failed(link, terminal.details)
         case _:
             return None
+
+
+def _failed(link: ParentLink, details: ErrorDetails) -> SubOrchFailed:
+    return SubOrchFailed(
+        parent_instance=link.instance, parent_execution_id=link.execution_id, parent_id=link.event_id, details=details
+    )
+
+
+def begun_by(first: Event) -> kinds.OrchestrationStarted | None:
+    """Give what the first event of a history says; None: it is damaged."""
+    return first.kind if isinstance(first.kind, kinds.OrchestrationStarted) else None
+
+
+def answer_again(
+    start: StartOrchestration,
+    begun: kinds.OrchestrationStarted | None,
+    terminal: AnyKind | None,
+    digest: str | None = None,
+) -> WorkItem | None:
+    """Answer a parent that asks for an instance that is there, so that it does not wait for ever.
+
+    The same parent that asks for the same once more hears how it ended: it may have been reset since. Every other one
+    hears that the id is taken. `digest` is that of the instance's first start, where it is known: it may have continued
+    with other input. While it runs, its own parent needs no answer: it will hear of the end.
+    """
+    link = parent_of(start)
+    own = None if begun is None else parent_of(begun)
+    if link is None or (link == own and terminal is None):
+        return None
+    if begun is not None and own is not None and terminal is not None:
+        recorded = digest or start_digest(begun.name, begun.input)
+        is_equal = start_digest(start.orchestration, start.input) == recorded
+        if link == own or (link.instance == own.instance and is_equal):
+            return _outcome(link, terminal)
+    message = f"instance {start.instance!r} already exists"
+    return _failed(link, ErrorDetails(category=Category.APPLICATION, kind=EXISTS, message=message))
 
 
 def next_execution(execution: Execution, asked: Continuation, late: Sequence[WorkItem]) -> list[WorkItem]:
@@ -220,6 +270,13 @@ def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int
         kind=terminal,
     )
     outbox.events.append(event)
+    begin = begun_by(history[0]) if history else None
+    for message in item.messages:
+        # Its own parent is told by the end itself.
+        if isinstance(message, StartOrchestration) and (begin is None or parent_of(message) != parent_of(begin)):
+            told = answer_again(message, begin, terminal, item.digest)
+            if told is not None:
+                outbox.send(told)
     if not is_readable:
         return outbox.take(
             ExecutionMetadata(

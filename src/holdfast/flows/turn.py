@@ -17,21 +17,30 @@ import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.ending import conclude, end_from_history, goes_on, keeping, next_execution, open_of
+from holdfast.flows.ending import (
+    answer_again,
+    begun_by,
+    conclude,
+    end_from_history,
+    goes_on,
+    keeping,
+    next_execution,
+    open_of,
+    parent_of,
+)
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.matching import is_own_timeout
 from holdfast.flows.messages import event_for
 from holdfast.flows.steps import StepCall
 from holdfast.flows.waiting import waiting_on
 from holdfast.model import kinds
-from holdfast.model.details import CORRUPT, EXISTS, INPUT, NONDETERMINISM, Category, ErrorDetails
+from holdfast.model.details import CORRUPT, INPUT, NONDETERMINISM, Category, ErrorDetails
 from holdfast.model.history import UNKNOWN_VERSION, Event, ExecutionMetadata, OrchestrationItem, Status, TurnCommit
 from holdfast.model.workitems import (
     CancelInstance,
     ContinueAsNew,
     ResumeInstance,
     StartOrchestration,
-    SubOrchFailed,
     TimerFired,
     WorkItem,
 )
@@ -295,31 +304,16 @@ class Turn:
 
     def _drop(self, message: WorkItem, reason: str) -> None:
         self.dropped.append((message, reason))
-        if isinstance(message, StartOrchestration) and self._is_strange_parent(message):
-            assert message.parent_instance is not None
-            assert message.parent_id is not None
-            self._answers.append(
-                SubOrchFailed(
-                    parent_instance=message.parent_instance,
-                    parent_execution_id=message.parent_execution_id or 1,
-                    parent_id=message.parent_id,
-                    details=ErrorDetails(
-                        category=Category.APPLICATION,
-                        kind=EXISTS,
-                        message=f"instance {message.instance!r} already exists",
-                    ),
-                )
-            )
-
-    def _is_strange_parent(self, message: StartOrchestration) -> bool:
-        """Tell whether another than its own parent asked for this instance, and waits for it."""
-        if message.parent_instance is None or message.parent_id is None:
-            return False
-        begun = (self._item.history[0] if self.execution is None else self.execution.started).kind
-        return not isinstance(begun, kinds.OrchestrationStarted) or (
-            (begun.parent_instance, begun.parent_id, begun.parent_execution_id or 1)
-            != (message.parent_instance, message.parent_id, message.parent_execution_id or 1)
-        )
+        if not isinstance(message, StartOrchestration):
+            return
+        execution = self.execution
+        begun = begun_by(self._item.history[0] if execution is None else execution.started)
+        terminal = self._item.history[-1].kind if execution is None else execution.terminal
+        if execution is not None and begun is not None and parent_of(message) == parent_of(begun):
+            return  # it hears of the end when that is committed
+        answer = answer_again(message, begun, terminal, self._item.digest)
+        if answer is not None:
+            self._answers.append(answer)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

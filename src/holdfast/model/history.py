@@ -95,6 +95,8 @@ class OrchestrationItem(msgspec.Struct, frozen=True, kw_only=True):
     history_error: str | None = None
     #: The store without the running execution's changes.
     kv_snapshot: dict[str, KvEntry] = {}
+    #: What starts of the same workflow with the same input have in common; None: it is not known.
+    digest: str | None = None
 
 
 class TurnCommit(msgspec.Struct, frozen=True, kw_only=True):

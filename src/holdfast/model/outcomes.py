@@ -190,6 +190,8 @@ class LockedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: When the oldest of the messages was sent.
     since: Timestamp | None = None
     keys: tuple[Kept, ...] = ()
+    #: Of the start of the instance.
+    digest: str | None = None
 
 
 class Fetched(Answer, frozen=True, kw_only=True, tag="fetched"):

@@ -130,6 +130,7 @@ def _handed_out(state: State, instance_id: str, token: Token, messages: Sequence
         last_event_id=0 if execution is None else execution.last_event_id,
         since=min((message.stored_at for message in messages), default=None),
         keys=tuple(Kept(kv.key, kv.value, kv.at_ms) for kv in keys if kv.value != NULL),
+        digest=None if instance is None else instance.digest,
     )
 
 

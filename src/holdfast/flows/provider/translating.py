@@ -75,6 +75,7 @@ def orchestration_item(
         messages=tuple(messages),
         history_error=problem,
         kv_snapshot={kept.key: KvEntry(text_of(blobs, kept.value) or "", kept.at_ms) for kept in turn.keys},
+        digest=turn.digest,
     )
 
 
