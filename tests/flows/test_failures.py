@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import ActivityError, ChildError, StepError, WorkFailed, class_name
-from holdfast.flows.failures import MAX_MESSAGE, MAX_TRACEBACK, details_of, members_of, rebuild
+from holdfast.flows.failures import MAX_MESSAGE, MAX_TRACEBACK, details_of, encoding_details, members_of, rebuild
 from holdfast.model.details import ErrorDetails
 
 
@@ -19,6 +19,11 @@ class Odd(Exception):
 class Nameless(Exception):
     def __str__(self):
         raise RuntimeError("no text")
+
+
+class Interrupting(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
 
 
 def caught(raising):
@@ -87,6 +92,18 @@ def test_members_of_groups_are_kept():
     assert isinstance(rebuild(StepError, "step 'x'", details), StepError)
 
 
+def test_what_is_kept_of_groups_within_groups_is_bounded_and_its_first_members_keep_their_traceback():
+    leaf = ValueError('"quoted"\n')
+    group = ExceptionGroup("g", [leaf, leaf])
+    for _ in range(9):
+        group = ExceptionGroup("g", [group, group])
+    details = details_of(group)
+    assert len(msgspec.json.encode(details)) < 1 << 20
+    assert len(msgspec.json.encode(details_of(ExceptionGroup("g", [ExceptionGroup("h", [leaf] * 99)] * 99)))) < 1 << 20
+    assert members_of(members_of(details)[0])[0].type_name == "ExceptionGroup"
+    assert "quoted" in members_of(details_of(ExceptionGroup("g", [leaf])))[0].traceback
+
+
 def test_long_texts_are_cut_and_marked():
     details = details_of(ValueError("é" * 100_000))
     assert len(details.message.encode()) <= MAX_MESSAGE
@@ -98,6 +115,8 @@ def test_odd_exceptions_do_no_harm():
     assert "cannot be made" in details_of(Nameless()).message
     assert details_of(ValueError("\ud800")).message == "\\ud800"
     assert details_of(ValueError(object())).args is None
+    assert "cannot be made" in details_of(Interrupting()).message
+    assert "cannot be made" in encoding_details("the result", Nameless()).message
 
 
 @pytest.mark.parametrize(

@@ -304,6 +304,43 @@ def test_what_is_delivered_too_often_fails_as_poison_and_tells_its_parent(app, c
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
+class Interrupting(Exception):
+    """One whose text interrupts whoever asks for it."""
+
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, SystemExit, GeneratorExit, Interrupting])
+@pytest.mark.parametrize("where", ["workflow", "step", "callback"])
+def test_nothing_that_code_raises_takes_a_thread_of_its_worker_along(app, problem, where):
+    def fail() -> None:
+        raise problem
+
+    @app.workflow
+    async def bad() -> None:
+        if where == "workflow":
+            fail()
+        elif where == "step":
+            await face.step.options(name="fail")(fail)
+        else:
+            asyncio.get_running_loop().call_soon(fail)
+            await asyncio.sleep(0)
+
+    @app.workflow
+    async def fine() -> int:
+        return await face.step(lambda: 1)
+
+    for number in range(3):
+        app.start(bad, instance=f"bad{number}")
+    app.settle(turns=2)
+    app.start(fine)
+    app.settle(turns=2)
+    assert app.result() == 1
+    wanted = Status.COMPLETED if where == "callback" else Status.FAILED
+    assert [app.status(f"bad{number}") for number in range(3)] == [wanted] * 3
+
+
 @pytest.mark.parametrize("form", ["async", "def"])
 def test_a_turn_that_does_not_give_its_thread_back_is_broken_off_and_counts(real, form, caplog):
     stuck = [True]

@@ -23,7 +23,9 @@ F = TypeVar("F", bound=WorkFailed)
 #: Bytes kept of a message and of a traceback.
 MAX_MESSAGE = 16 << 10
 MAX_TRACEBACK = 64 << 10
-#: Causes of causes, and members of groups, that are kept.
+#: Bytes kept of the traceback of a member of a group, whose own shows it too.
+MAX_MEMBER_TRACEBACK = 4 << 10
+#: Causes of causes that are kept; and members of groups, of groups within groups all together.
 MAX_DEPTH = 8
 MAX_MEMBERS = 100
 
@@ -39,10 +41,22 @@ _BUILTIN = {
 # --- exception → details ----------------------------------------------------------------------------------------------
 
 
-def details_of(
-    problem: BaseException, *, kind: str = ERROR, category: Category = Category.APPLICATION, depth: int = 0
-) -> ErrorDetails:
+def details_of(problem: BaseException, *, kind: str = ERROR, category: Category = Category.APPLICATION) -> ErrorDetails:
     """Give all that can be kept of an exception, with its causes."""
+    return _details_of(problem, 0, _Room(), kind=kind, category=category)
+
+
+class _Room:
+    """How many members of groups may still be kept, and how deep in groups this is."""
+
+    def __init__(self) -> None:
+        self.left = MAX_MEMBERS
+        self.level = 0
+
+
+def _details_of(
+    problem: BaseException, depth: int, room: _Room, *, kind: str = ERROR, category: Category = Category.APPLICATION
+) -> ErrorDetails:
     cause = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
     recorded = problem.details if isinstance(problem, WorkFailed) else None
     origin = recorded if isinstance(recorded, ErrorDetails) and cause is None else None
@@ -55,9 +69,9 @@ def details_of(
             class_name(base) for base in type(problem).__mro__[1:-1] if base not in (_plain_class(problem), _Rebuilt)
         ),
         args=_arguments(problem),
-        traceback=_cut("".join(traceback.format_exception(problem, chain=False)), MAX_TRACEBACK),
-        data=_members(problem, depth),
-        cause=origin if cause is None or depth >= MAX_DEPTH else details_of(cause, depth=depth + 1),
+        traceback=_trace(problem, room.level),
+        data=_members(problem, depth, room),
+        cause=origin if cause is None or depth >= MAX_DEPTH else _details_of(cause, depth + 1, room),
     )
 
 
@@ -66,7 +80,7 @@ def encoding_details(what: str, problem: Exception) -> ErrorDetails:
     return ErrorDetails(
         category=Category.APPLICATION,
         kind=ENCODING,
-        message=_cut(f"{what} cannot be kept: {problem}", MAX_MESSAGE),
+        message=_cut(f"{what} cannot be kept: {_text(problem)}", MAX_MESSAGE),
         type_name=class_name(type(problem)),
     )
 
@@ -79,7 +93,7 @@ def _plain_class(problem: BaseException) -> type[BaseException]:
 def _text(problem: BaseException) -> str:
     try:
         return str(problem)
-    except Exception:  # noqa: BLE001 - a broken __str__ of the user must not hide the failure itself
+    except BaseException:  # noqa: BLE001 - a broken __str__ of the user must not hide the failure itself
         return f"<{type(problem).__name__} whose text cannot be made>"
 
 
@@ -92,10 +106,28 @@ def _arguments(problem: BaseException) -> str | None:
         return None
 
 
-def _members(problem: BaseException, depth: int) -> str | None:
+def _trace(problem: BaseException, level: int) -> str | None:
+    """Give the traceback; within groups only of their first members: the group's own has the others, as far as told.
+
+    Members are text within text, quoted at each level anew: what is long must not be deep.
+    """
+    if level and (level > 1 or isinstance(problem, BaseExceptionGroup)):
+        return None
+    text = "".join(traceback.format_exception(problem, chain=False))
+    return _cut(text, MAX_MEMBER_TRACEBACK if level else MAX_TRACEBACK)
+
+
+def _members(problem: BaseException, depth: int, room: _Room) -> str | None:
     if not isinstance(problem, BaseExceptionGroup) or depth >= MAX_DEPTH:
         return None
-    members = [details_of(member, depth=depth + 1) for member in problem.exceptions[:MAX_MEMBERS]]
+    members = []
+    room.level += 1
+    for member in problem.exceptions:
+        if not room.left:
+            break
+        room.left -= 1
+        members.append(_details_of(member, depth + 1, room))
+    room.level -= 1
     return msgspec.json.encode({"members": members}).decode()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -125,6 +126,9 @@ class Loop(asyncio.AbstractEventLoop):
                         handle._run()  # noqa: SLF001 - a handle is run by its loop; there is no other way
                     except SystemExit:
                         continue  # its task keeps it, and fails by it; no worker ends because a workflow says so
+                    except KeyboardInterrupt:
+                        if threading.current_thread() is threading.main_thread():
+                            raise  # a person's, most likely; in any other thread it can only be the workflow's own
         finally:
             self._leave(before)
 

@@ -59,7 +59,7 @@ class Crew:
         while (work := self._waiting.get()) is not None:
             try:
                 work()
-            except Exception:
+            except BaseException:
                 log.exception("turn.broken")  # a fault of ours: it must not take the thread with it
             with self._lock:
                 if ident in self._written_off:

@@ -448,7 +448,7 @@ class TurnDesk:
             if not stint.code.run(lambda: playing.deliver(stint, ready), self.now()):
                 return None
             wanted = playing.wanted(stint)
-        except Exception as problem:
+        except BaseException as problem:
             # A fault of ours, of the store, or of code that breaks what runs it: no reason to lose the instance.
             log.exception("turn.broken", extra={"instance": stint.instance})
             self._give_back(stint, f"the turn broke: {problem}", counted=True, delay_s=BROKEN_S)

@@ -97,12 +97,13 @@ class StepRun:
                 value = variables.run(self.call.function, *self.call.args, **self.call.kwargs)
                 if inspect.iscoroutine(value):
                     value = _result_of(value, self._stage)
+            outcome = self.call.outcome(value)
         except BaseException as problem:  # noqa: BLE001 - the user's code; even SystemExit ends the step, not the worker
             if self._counts(attempt):
                 self._fail(attempt, problem)
         else:
             if self._counts(attempt):
-                self._end(self.call.outcome(value))
+                self._end(outcome)
 
     def _time_out(self, attempt: int, ident: int) -> None:
         if self._counts(attempt):
