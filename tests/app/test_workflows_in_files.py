@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import contextmanager
 
 from holdfast import Holdfast
 
@@ -39,26 +40,31 @@ def application(url, ran):
     return hf
 
 
-def settle(hf):
-    worker = hf.worker(queues=["money", "default"], until_idle=True)
+@contextmanager
+def working(hf):
+    worker = hf.worker(queues=["money", "default"])
     worker.start()
-    assert worker.join(LONG)
+    try:
+        yield
+    finally:
+        worker.stop()
+        assert worker.join(LONG)
 
 
 def test_steps_activities_timers_signals_and_children_survive_closing(tmp_path):
     url, ran = f"dir:{tmp_path / 'store'}", []
     with application(url, ran) as hf:
-        hf.order.start(7, id="orders/7")
-        settle(hf)
-        assert hf.instance("orders/7").status().custom_status == "waiting"
+        run = hf.order.start(7, id="orders/7")
+        with working(hf):
+            assert run.wait_status(timeout=LONG).custom_status == "waiting"
     folder = tmp_path / "store/data/instances/orders%2f7"
     history = (folder / "executions/1/history.jsonl").read_text().splitlines()
     assert json.loads((folder / "kv.json").read_text())["keys"].keys() == {"amount"}
     with application(url, ran) as hf:
         run = hf.instance("orders/7")
         run.signal("paid", "in cash")
-        settle(hf)
-        assert run.result(timeout=LONG) == ["charged 70", "in cash", "hello you"]
+        with working(hf):
+            assert run.result(timeout=LONG) == ["charged 70", "in cash", "hello you"]
         assert ran == ["step", "charge"]
         assert hf.engine.store.check() == []
     lines = (folder / "executions/1/history.jsonl").read_text().splitlines()
