@@ -1,9 +1,11 @@
 """A new execution from a point of an old history."""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from flowskit import kinds_of
+from msgspec.structs import replace
 
 from holdfast.errors import InvalidValue
 from holdfast.flows import face as hf
@@ -79,6 +81,40 @@ def test_a_fork_at_any_event_comes_to_the_same_end_with_work_of_its_own(world):
         assert world.rows[name].status is Status.COMPLETED
         assert world.result(name) == [2, 5, "old" if child is None else "new", 4], f"until {until}"
     assert len(world.history()) == length + 1
+
+
+def test_a_fork_detaches_instances_of_its_own_and_knows_those_it_was_copied_with():
+    world = World()
+
+    async def other(n: int) -> int:
+        return n
+
+    other = world.workflow(other)
+
+    async def main() -> list[str]:
+        first = other.start_detached(1).id
+        await hf.signal("go")
+        return [first, other.start_detached(2).id]
+
+    world.start(world.workflow(main))
+    world.signal("go", None)
+    world.settle()
+    first, second = world.result()
+    forked(world, [type(event.kind).__name__ for event in world.history()].index("QueueEventDelivered"))
+    world.signal("go", None, instance="copy")
+    world.settle()
+    again, own = world.result("copy")
+    assert again == first
+    assert own not in (first, second)
+    assert {world.result(one) for one in (first, second, own)} == {1, 2}
+    assert [type(event.kind).__name__ for event in world.history("copy")].count("OrchestrationChained") == 2
+    # Ids of chance alone, as they were made once, are known as well.
+    drawn = str(UUID(int=1, version=4))
+    chained = world.history()[1]
+    world.history()[1] = replace(chained, kind=replace(chained.kind, instance=drawn))
+    forked(world, len(world.history()) - 1, "third")
+    world.settle()
+    assert world.result("third") == [drawn, second]
 
 
 def resumed(world, until, execution_id=2, messages=()):

@@ -34,6 +34,7 @@ from holdfast.flows.steps import StepCall
 from holdfast.model import kinds
 from holdfast.model.details import CANCELLED, DEAD, TIMEOUT, Category, ErrorDetails
 from holdfast.model.history import Event
+from holdfast.model.ids import uuid5
 from holdfast.model.workitems import ActivityExecute, ActivityOptions, QueueMessage, StartOrchestration
 
 R = TypeVar("R")
@@ -207,7 +208,9 @@ async def run_child(execution: Execution, call: ChildCall, place: Place | None) 
 
 def start_detached(execution: Execution, call: ChildCall, place: Place | None) -> str:
     """Start an instance that this one has no link to, and give its id."""
-    instance = call.id or str(execution.chance.new_id())
+    # By seed and instance: a reset asks for the same again, a fork for one of its own.
+    made = uuid5(execution.instance, str(execution.chance.new_id()))
+    instance = call.id or execution.made_before() or made
 
     def dispatch(_event: Event) -> None:
         execution.outbox.send(

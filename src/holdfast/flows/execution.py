@@ -322,6 +322,13 @@ class Execution:
             dispatch(event)
         return event
 
+    def made_before(self) -> str | None:
+        """Give the id that was made for the detached start that is recorded next; None: there is none, or the code's.
+
+        What was copied from another instance has ids that only that one could make.
+        """
+        return None if self._script is None else self._script.next_made_id()
+
     def _demand_open(self) -> None:
         if self._loop.halted and not self._is_over:
             raise Halt

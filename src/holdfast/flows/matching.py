@@ -48,6 +48,8 @@ _PASSED = (*TOLERATED, *UNREAD)
 UNAWAITED = "cancelled"
 #: In ids of children that were given none; no other id may contain it.
 CHILD_MARK = "::sub::"
+#: Ids of detached starts that were given none: UUIDs of chance, or derived from it.
+_MADE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 #: Characters of a payload that a message shows.
 SHOWN = 200
 
@@ -113,6 +115,16 @@ class Script:
         if isinstance(given, kinds.CustomStatusUpdated):
             return self._passed_over(given, now_ms)
         raise Difference(self._events[at], describe(given, source, now_ms))
+
+    def next_made_id(self) -> str | None:
+        """Give the id of the detached start that comes next, if it is one of our making."""
+        at = self._at
+        while at < len(self._events) and isinstance(self._events[at].kind, _PASSED):
+            at += 1
+        kind = self._events[at].kind if at < len(self._events) else None
+        if not isinstance(kind, kinds.OrchestrationChained) or _MADE.fullmatch(kind.instance) is None:
+            return None
+        return kind.instance
 
     def _pass_to(self, at: int) -> None:
         """Leave out what the code no longer gives, and may."""
