@@ -88,6 +88,10 @@ def test_instances_are_listed_shown_and_their_history_told(holdfast, rows, keep)
     assert [one["event_id"] for one in events] == list(range(1, len(events) + 1))
     assert events[-1]["says"] == 'returned "hello ann"'
     assert "timer 5 s" in holdfast("workflows", "history", "done").stdout
+    assert rows("workflows", "history", "done", "--after", "2") == events[2:]
+    assert rows("workflows", "history", "done", "--last", "2") == events[-2:]
+    assert rows("workflows", "history", "done", "--after", "2", "--last", "1") == events[-1:]
+    assert rows("workflows", "history", "done", "--after", "999") == []
 
 
 def test_what_is_not_there_exits_3(holdfast, keep):
@@ -97,6 +101,16 @@ def test_what_is_not_there_exits_3(holdfast, keep):
     assert holdfast("workflows", "history", "done", "--execution", "9").exit_code == 3
     assert holdfast("workflows", "cancel", "x").exit_code == 3
     assert holdfast("workflows", "rm", "x", "--yes").exit_code == 3
+
+
+def test_a_signal_to_nobody_names_the_option_that_keeps_it(holdfast, keep):
+    keep()
+    told = holdfast("workflows", "signal", "nobody", "paid")
+    assert told.exit_code == 3
+    assert "--hold" in told.stderr
+    assert "hold=" not in told.stderr
+    assert "hold" not in holdfast("workflows", "cancel", "nobody").stderr
+    assert holdfast("workflows", "signal", "nobody", "paid", "--hold", "1h").exit_code == 0
 
 
 def test_waiting_tells_by_its_exit_code_how_it_ended(holdfast, rows, keep):

@@ -11,7 +11,15 @@ from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.protocol import View
 
 
-def history_of(view: View, blobs: Blobs, instance_id: str, execution_id: int | None = None) -> list[Event]:
+def history_of(
+    view: View,
+    blobs: Blobs,
+    instance_id: str,
+    execution_id: int | None = None,
+    *,
+    after: int = 0,
+    last: int | None = None,
+) -> list[Event]:
     """Give the events of an execution, by default the current one. Raises WorkflowNotFound, NotFound."""
     state = state_of(view, blobs, instance_id)
     number = state.execution_id if execution_id is None else execution_id
@@ -20,7 +28,8 @@ def history_of(view: View, blobs: Blobs, instance_id: str, execution_id: int | N
         if execution_id is None:
             return []
         raise NotFound(f"instance {instance_id!r} has no execution {number}.", instance=instance_id)
-    return events_of(blobs, view.history(execution.history_id), number, instance_id)
+    rows = view.history(execution.history_id, after)
+    return events_of(blobs, rows if last is None else rows[-last:], number, instance_id)
 
 
 def output_of(view: View, blobs: Blobs, state: InstanceState) -> str | None:

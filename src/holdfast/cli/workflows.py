@@ -22,7 +22,7 @@ from holdfast.cli.values import Duration, Word, new_id, payload_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.clock import SystemClock
 from holdfast.engine.flowreasons import reason_in
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidValue, WorkflowNotFound
 from holdfast.flows.calls import demand_instance_id, demand_signal_name
 from holdfast.flows.definitions import version_key
 from holdfast.model.flowcommands import DeleteEnded, DeleteInstances, NewMessage, StartInstance, TellInstance
@@ -112,13 +112,17 @@ def show_instance(*, instance_id: str, watch: float | None, output: str) -> None
 @workflows.command()
 @_id
 @click.option("--execution", type=click.IntRange(min=1), help="Of this execution; by default the current one.")
+@click.option(
+    "--after", type=click.IntRange(min=0), default=0, metavar="EVENT", help="Only what comes after this event."
+)
+@click.option("--last", type=click.IntRange(min=1), help="Only the last so many.")
 @output_options("table", "json", "jsonl")
 @store_options
-def history(*, instance_id: str, execution: int | None, output: str) -> None:
+def history(*, instance_id: str, execution: int | None, after: int, last: int | None, output: str) -> None:
     """List the events of an execution, oldest first."""
     place, out = target(), output_for(output)
     with place.reading() as reader, reader.look() as view:
-        events = history_of(view, reader.store.blobs, instance_id, execution)
+        events = history_of(view, reader.store.blobs, instance_id, execution, after=after, last=last)
     out.records(
         [workflowrows.event_record(event) for event in events],
         lambda: workflowrows.event_table(events, out.screen),
@@ -214,7 +218,11 @@ def signal(*, instance_id: str, name: str, data: str, hold: float | None, dry_ru
         raise InvalidValue(f"--data: is no JSON: {problem}. Nothing was sent.", field="data") from None
     item = QueueMessage(instance=instance_id, name=demand_signal_name(name), data=text)
     command = TellInstance(cmd=new_id(), message=_message(item), hold_s=hold)
-    send(command, f"signal {safe(name)} is sent to {safe(instance_id)}", dry_run=dry_run)
+    try:
+        send(command, f"signal {safe(name)} is sent to {safe(instance_id)}", dry_run=dry_run)
+    except WorkflowNotFound as problem:
+        problem.hint = "With --hold it waits for an instance that starts later: --hold 1h."
+        raise
 
 
 @workflows.command()
