@@ -525,3 +525,21 @@ def test_another_instance_of_the_same_id_does_not_get_the_code_of_the_old_one(ap
     app.signal("end")
     app.wait()
     assert app.result() == "new"
+
+
+def test_an_instance_of_large_input_goes_on_in_memory_and_no_turn_of_it_breaks(app, caplog):
+    @app.workflow
+    async def flow(text: str) -> int:
+        await face.signal("go")
+        return len(text)
+
+    app.start(flow, "x" * 3_000_000)
+    worker = app.worker()
+    worker.start()
+    while app.provider.list_instances() == [] or turn_of(app) is not None:
+        worker.slots.poke()
+        threading.Event().wait(0.001)
+    app.signal("go")
+    app.wait()
+    assert app.result() == 3_000_000
+    assert not [record for record in caplog.records if record.message == "turn.broken"]

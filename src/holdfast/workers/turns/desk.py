@@ -18,13 +18,14 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import LeaseLost, UnknownLease
+from holdfast.errors import HistoryCorrupt, LeaseLost, UnknownLease
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
+from holdfast.flows.provider.contents import events_of
 from holdfast.flows.provider.translating import orchestration_item, readable
 from holdfast.flows.residents import Residents
 from holdfast.model.flowcommands import AnnounceHandlers, FetchMore, FetchTurn, ParkMessages, RenewTurn
-from holdfast.model.history import decode_event
+from holdfast.model.history import Event
 from holdfast.model.instances import HistoryRow, history_key
 from holdfast.model.kinds import OrchestrationStarted
 from holdfast.model.outcomes import Brought, Fetched, LockedTurn, Refusal
@@ -535,10 +536,12 @@ class TurnDesk:
         if resident.history_id is None:
             with self._engine.read() as view:
                 row = view.get(HistoryRow, history_key(locked.history_id, 1))
-            started = None if row is None else decode_event(row.event).kind
+            first: list[Event] = []
+            with suppress(HistoryCorrupt):  # whoever replays it says so
+                first = events_of(self._engine.store.blobs, [row] if row is not None else [], locked.execution_id)
             mine = resident.started.kind
             assert isinstance(mine, OrchestrationStarted)
-            if not isinstance(started, OrchestrationStarted) or started.seed != mine.seed:
+            if not any(isinstance(one.kind, OrchestrationStarted) and one.kind.seed == mine.seed for one in first):
                 return False
             resident.history_id = locked.history_id
         return resident.history_id == locked.history_id
