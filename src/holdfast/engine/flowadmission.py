@@ -41,7 +41,7 @@ from holdfast.model.flowcommands import (
 from holdfast.model.history import Event
 from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Backoff, RetryMode
-from holdfast.model.payloads import MAX_BYTES, MAX_INLINE, NULL, admit_object, blob_ref, names_in
+from holdfast.model.payloads import MAX_BYTES, MAX_INLINE, NULL, admit_object, blob_ref, names_in, ref_in
 from holdfast.model.times import at_milliseconds
 from holdfast.model.workitems import (
     ActivityCompleted,
@@ -273,10 +273,14 @@ def _completion(command: AckActivity, completion: NewMessage, blobs: Blobs) -> A
 
 
 def _as_payload(text: str) -> bytes:
-    """Give a result as the payload of a job: JSON as it is, any other text in quotation marks."""
+    """Give a result as the payload of a job: JSON as it is, any other text in quotation marks.
+
+    So is a text that reads like a reference: no blob is meant by it.
+    """
     raw = text.encode()
     try:
-        return raw if _encode(msgspec.json.decode(raw)) == raw else _encode(text)
+        own = ref_in(msgspec.Raw(raw)) is None and _encode(msgspec.json.decode(raw)) == raw
+        return raw if own else _encode(text)
     except (msgspec.MsgspecError, RecursionError):
         return _encode(text)
 

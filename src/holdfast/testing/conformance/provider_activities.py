@@ -22,6 +22,7 @@ from holdfast.model.commands import Bury, Cancel, Complete, Fail, GiveUp, Releas
 from holdfast.model.ids import JobId
 from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Backoff, Job, JobStatus
+from holdfast.model.payloads import blob_ref
 from holdfast.testing.conformance.provider_kit import (
     Desk,
     ProviderTopic,
@@ -99,6 +100,13 @@ class ProviderActivities(ProviderTopic):
         assert item.input == large
         desk.provider.ack_work_item(token, completed(result=large))
         assert told(desk) == (completed(result=large),)
+
+    def test_a_result_that_reads_like_a_reference_is_a_text_like_any_other(self, desk: Desk) -> None:
+        text = bytes(blob_ref("a" * 64, 12)).decode()
+        desk.begin(worker_items=[activity()])
+        desk.provider.ack_work_item(desk.take()[1], completed(result=text))
+        assert told(desk) == (completed(result=text),)
+        assert desk.harness.store.check() == []
 
     def test_activities_come_first_in_first_out(self, desk: Desk) -> None:
         desk.begin(worker_items=[activity(number) for number in (2, 3, 4)])
