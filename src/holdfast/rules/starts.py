@@ -12,6 +12,7 @@ from holdfast.model.flowcommands import NewMessage, StartInstance, TellInstance
 from holdfast.model.instances import OVER, Instance
 from holdfast.model.outcomes import Begun, Done, Refusal, refuse
 from holdfast.model.times import Timestamp
+from holdfast.model.workitems import QueueMessage
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.mail import Post, is_expected
 from holdfast.rules.state import State
@@ -60,11 +61,12 @@ def decide_tell(state: State, command: TellInstance, now: Timestamp) -> Decision
         message = f"instance {new.instance_id!r} is {instance.status} since {instance.completed_at}. Nothing was sent."
         return answer(refuse(WorkflowFinished, message, instance=new.instance_id))
     if command.hold_s is None and not is_expected(state, new.instance_id):
+        is_signal = new.kind == QueueMessage.__name__
         return answer(
             refuse(
                 WorkflowNotFound,
                 f"there is no instance {new.instance_id!r}. Nothing was sent.",
-                hint="A signal may wait for an instance that starts later: hold=seconds.",
+                hint="A signal may wait for an instance that starts later: hold=seconds." if is_signal else "",
                 instance=new.instance_id,
             )
         )
