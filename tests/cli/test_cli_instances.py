@@ -218,3 +218,20 @@ def test_an_instance_of_a_workflow_that_there_is_not_can_be_ended(holdfast, rows
     work()
     assert rows("workflows", "show", "typo")["status"] == "CANCELLED"
     assert holdfast("workflows", "rm", "typo", "--yes").exit_code == 0
+
+
+def test_what_a_worker_gave_back_is_ended_by_force_at_once_or_removed(holdfast, rows, work):
+    """Nothing sleeps here: a cancel that waited with the start for its next try would find the worker gone."""
+    for name in ("typo", "gone"):
+        holdfast("workflows", "start", "odrer", "--id", name)
+    work()
+    refused = holdfast("workflows", "fail", "typo")
+    assert refused.exit_code == 6
+    assert "holdfast workflows cancel typo" in refused.stderr
+    assert "--force" in refused.stderr
+    assert holdfast("workflows", "cancel", "typo", "--force").exit_code == 0
+    work()
+    assert rows("workflows", "show", "typo")["status"] == "CANCELLED"
+    assert "force" in holdfast("workflows", "rm", "gone", "--yes").stderr
+    assert holdfast("workflows", "rm", "gone", "--yes", "--force").exit_code == 0
+    assert [one["instance_id"] for one in rows("workflows", "ls")] == ["typo"]

@@ -84,7 +84,15 @@ COMMANDS = [
 
 EVENTS = [
     ev.MessageStored(
-        instance_id="i", kind="k", item=RAW, digest="d", due_at=NOW, parked="orphan", drop_at=NOW, tells_of="j"
+        instance_id="i",
+        kind="k",
+        item=RAW,
+        digest="d",
+        due_at=NOW,
+        parked="orphan",
+        drop_at=NOW,
+        tells_of="j",
+        woken=(4,),
     ),
     ev.MessageParked(message=5, reason="unreadable"),
     ev.MessageUnparked(message=5),

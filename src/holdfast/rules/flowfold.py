@@ -39,7 +39,6 @@ replace = msgspec.structs.replace
 
 
 def _stored(state: State, event: ev.MessageStored, stamp: Stamp) -> list[Change]:
-    del state
     message = Message(
         seq=stamp.seq,
         instance_id=event.instance_id,
@@ -59,7 +58,8 @@ def _stored(state: State, event: ev.MessageStored, stamp: Stamp) -> list[Change]
         digest=event.digest,
         schedule_id=event.schedule_id,
     )
-    return [Change(Message, message_key(stamp.seq), message)]
+    woken = [put(replace(_message(state, seq, stamp), visible_at=None)) for seq in event.woken]
+    return [Change(Message, message_key(stamp.seq), message), *woken]
 
 
 def _parked(state: State, event: ev.MessageParked, stamp: Stamp) -> list[Change]:

@@ -80,6 +80,12 @@ def _of_a_tree(instance_id: str, root: Instance) -> Refusal:
     return refuse(InvalidOperation, message, instance=instance_id)
 
 
+def _still_running(instance_id: str) -> Refusal:
+    """Say that an instance has not ended; one that has not begun neither."""
+    message = f"instance {instance_id!r} is still running"
+    return refuse(InvalidOperation, message, hint="By force it is deleted all the same.", instance=instance_id)
+
+
 # --- deletion ---------------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +95,7 @@ def decide_delete(state: State, command: DeleteInstances) -> Decision:
     if command.tree:
         (root_id,) = ids
         if state.get(Instance, root_id) is None:
-            return answer(not_found(root_id))
+            return _delete_not_begun(state, root_id, command)
     found = [instance for name in ids if (instance := state.get(Instance, name)) is not None]
     for instance in found:
         root = root_of(state, instance)
@@ -107,9 +113,25 @@ def decide_delete(state: State, command: DeleteInstances) -> Decision:
                 return answer(refuse(InvalidOperation, message, instance=child))
     for instance in found:
         if not command.force and effective_status(state, instance) is InstanceStatus.RUNNING:
-            message = f"instance {instance.instance_id!r} is still running"
-            return answer(refuse(InvalidOperation, message, instance=instance.instance_id))
+            return answer(_still_running(instance.instance_id))
     return deletion(state, found, command.cmd)
+
+
+def _delete_not_begun(state: State, instance_id: str, command: DeleteInstances) -> Decision:
+    """Delete what has had no turn yet: there is no record, and its start goes with all that waits behind it."""
+    start = next((message for message in state.mail(instance_id) if message.is_to_begin), None)
+    if start is None:
+        return answer(not_found(instance_id))
+    above = None if start.parent_instance_id is None else state.get(Instance, start.parent_instance_id)
+    if above is not None:
+        return answer(_of_a_tree(instance_id, root_of(state, above)))
+    if not command.force:
+        return answer(_still_running(instance_id))
+    at = start.stored_at
+    unbegun = Instance(
+        instance_id, start.orchestration or "", created_at=at, updated_at=at, seq=0, schedule_id=start.schedule_id
+    )
+    return deletion(state, [unbegun], command.cmd)
 
 
 def decide_delete_ended(state: State, command: DeleteEnded) -> Decision:

@@ -6,7 +6,7 @@ in nobody's way. It joins the queue with the first item that begins the instance
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from holdfast.model.events import Event, MessageDropped, MessageStored, MessageUnparked
 from holdfast.model.flowcommands import NewMessage
@@ -14,6 +14,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.instances import OVERLAP, Instance, Message
 from holdfast.model.orders import Order
 from holdfast.model.times import Timestamp, later
+from holdfast.model.workitems import CancelInstance
 from holdfast.rules.state import Lane, State
 
 #: How long a message waits for an instance that is not there, in seconds.
@@ -70,6 +71,7 @@ class Post:
                 digest=new.digest,
                 schedule_id=schedule_id,
                 tells_of=tells_of,
+                woken=self._woken_by(new),
                 cmd=self._order.cmd,
                 actor=self._order.actor,
             )
@@ -80,6 +82,12 @@ class Post:
             return False
         self._known.add(instance_id)
         return True
+
+    def _woken_by(self, new: NewMessage) -> tuple[int, ...]:
+        """Name what was given back for want of code, and goes with a cancel: nothing is read without a start."""
+        if new.kind != CancelInstance.__name__ or self._state.get(Instance, new.instance_id) is not None:
+            return ()
+        return tuple(held_back(self._state.mail(new.instance_id)))
 
     def begin(self, instance_id: str) -> None:
         """Take out of the parking place what waited for this instance."""
@@ -96,6 +104,13 @@ def is_expected(state: State, instance_id: str) -> bool:
     if state.get(Instance, instance_id) is not None:
         return True
     return any(message.is_to_begin for message in state.mail(instance_id))
+
+
+def held_back(mail: Sequence[Message]) -> Iterator[int]:
+    """Name the messages that were given back and wait longer than their own time."""
+    for message in mail:
+        if message.parked is None and message.visible_at is not None and message.due_at < message.visible_at:
+            yield message.seq
 
 
 def orphans(state: State, now: Timestamp, cmd: str) -> Iterator[MessageDropped]:

@@ -21,7 +21,7 @@ from holdfast.model.events import (
     TurnCommitted,
 )
 from holdfast.model.flowcommands import Delta, ForkInstance, KeyWish, ResetInstance
-from holdfast.model.instances import OVER, Execution, Instance, InstanceStatus, Message, Turn, execution_key
+from holdfast.model.instances import OVER, Execution, Instance, InstanceStatus, Turn, execution_key
 from holdfast.model.orders import Order
 from holdfast.model.outcomes import Begun, Refusal, refuse
 from holdfast.model.payloads import NULL
@@ -31,7 +31,7 @@ from holdfast.rules.acks import MAX_KEYS, Commit
 from holdfast.rules.activities import NOT_AWAITED
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.instances import not_found
-from holdfast.rules.mail import Post
+from holdfast.rules.mail import Post, held_back
 from holdfast.rules.starts import taken
 from holdfast.rules.state import State
 from holdfast.rules.turns import demand_free, turn_expiry
@@ -69,7 +69,7 @@ def decide_reset(state: State, command: ResetInstance, now: Timestamp) -> Decisi
             execution_id=following.execution_id,
             copied_from=old.execution_id,
             until=command.until,
-            messages=tuple(_held_back(state.mail(name))),
+            messages=tuple(held_back(state.mail(name))),
             reason=command.reason,
             cmd=command.cmd,
             actor=command.actor,
@@ -105,13 +105,6 @@ def freed(state: State, instance_id: str, order: Order) -> Iterator[Event]:
     turn = state.get(Turn, instance_id)
     if turn is not None and turn.locked_until is not None:
         yield turn_expiry(state, turn, "timeout", order.cmd)
-
-
-def _held_back(mail: Sequence[Message]) -> Iterator[int]:
-    """Name the messages that were given back and wait longer than their own time."""
-    for message in mail:
-        if message.parked is None and message.visible_at is not None and message.due_at < message.visible_at:
-            yield message.seq
 
 
 def _dropped_timers(state: State, old: Execution, order: Order) -> Iterator[Event]:

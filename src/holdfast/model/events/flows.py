@@ -37,6 +37,8 @@ class MessageStored(Fact, frozen=True, kw_only=True, tag="message:stored"):
     schedule_id: str | None = None
     #: The job whose end it tells.
     tells_of: JobId | None = None
+    #: Messages that were given back and are delivered with this one, though their time has not come.
+    woken: tuple[int, ...] = ()
 
 
 class MessageParked(Fact, frozen=True, kw_only=True, tag="message:parked"):

@@ -230,6 +230,23 @@ class ProviderDeletion(ProviderTopic):
     def test_an_unknown_instance_cannot_be_deleted(self, desk: Desk) -> None:
         desk.refuses("instance not found: 'x'", desk.provider.delete_instance, "x")
 
+    def test_one_that_has_not_begun_is_deleted_by_force(self, desk: Desk) -> None:
+        desk.send(start("i"), signal("i"))
+        desk.refuses("instance 'i' is still running", desk.provider.delete_instance, "i")
+        token = desk.fetch()[1]
+        gone = desk.provider.delete_instance("i", force=True)
+        assert (gone.instances_deleted, gone.queue_messages_deleted) == (1, 2)
+        desk.refuses("Invalid lock token", desk.ack, token, started())
+        desk.nothing()
+        assert desk.provider.get_queue_depths() == QueueDepths()
+        desk.begin("i")
+
+    def test_a_child_that_has_not_begun_is_not_deleted_alone(self, desk: Desk) -> None:
+        desk.begin()
+        desk.send(start("c", parent_instance="i", parent_id=2))
+        said = "'c' is a sub-orchestration of 'i': delete the root"
+        desk.refuses(said, desk.provider.delete_instance, "c", force=True)
+
     def test_one_that_runs_is_refused_without_force(self, desk: Desk) -> None:
         desk.begin()
         desk.refuses("instance 'i' is still running", desk.provider.delete_instance, "i")

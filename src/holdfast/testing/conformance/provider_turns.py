@@ -578,6 +578,22 @@ class ProviderGivingBack(ProviderTopic):
         desk.provider.abandon_orchestration_item(token, reason="no code for it")
         assert desk.fetch()[0].messages == (start(),)
 
+    @pytest.mark.parametrize("force", [False, True])
+    def test_a_cancel_does_not_wait_for_the_start_that_was_given_back(self, desk: Desk, force: bool) -> None:  # noqa: FBT001 - parametrised
+        desk.send(start())
+        desk.provider.abandon_orchestration_item(desk.fetch()[1], 60.0, ignore_attempt=True, reason="no code")
+        desk.send(signal())
+        desk.nothing()
+        asked = CancelInstance(instance="i", reason="typo", force=force)
+        desk.send(asked)
+        item, token, _ = desk.fetch()
+        assert item.messages == (start(), signal(), asked)
+        # Given back once more, they wait together.
+        desk.provider.abandon_orchestration_item(token, 60.0, ignore_attempt=True, reason="no code")
+        desk.nothing()
+        desk.advance(60)
+        assert desk.fetch()[0].messages == item.messages
+
     def test_handlers_that_are_announced_get_what_waited_for_them(self, desk: Desk) -> None:
         desk.send(start("a", "one"), start("b", "two"))
         for _ in range(2):
