@@ -56,6 +56,18 @@ def test_threads_of_def_workflows_are_bounded():
     kept.clear()
 
 
+def test_threads_of_def_workflows_are_bounded_where_all_places_are_taken_too():
+    kept = Residents(limit=3, blocking_limit=1)
+    for name in ("one", "two", "three"):
+        kept.keep(suspended(name, waits))
+    made = [suspended(name, blocks) for name in ("four", "five")]
+    for execution in made:
+        kept.keep(execution)
+    assert made[0]._loop.is_closed()
+    assert len(kept) == 3
+    kept.clear()
+
+
 def test_a_def_workflow_that_is_taken_out_or_kept_again_counts_once():
     kept = Residents(limit=10, blocking_limit=2)
     one, two, three = (suspended(name, blocks) for name in ("one", "two", "three"))

@@ -33,15 +33,14 @@ class Residents:
             self._kept[execution.instance] = execution
             if execution.definition.is_blocking:
                 self._blocking[execution.instance] = None
-            gone.append(self._excess())
+            # Threads first: one that goes makes room among all, and the eldest of all may have none.
+            if len(self._blocking) > self._blocking_limit:
+                gone.append(self._pop(next(iter(self._blocking))))
+            if len(self._kept) > self._limit:
+                gone.append(self._pop(next(iter(self._kept))))
         for one in gone:
             if one is not None and one is not execution:
                 one.close()
-
-    def _excess(self) -> Execution | None:
-        if len(self._kept) > self._limit:
-            return self._pop(next(iter(self._kept)))
-        return self._pop(next(iter(self._blocking))) if len(self._blocking) > self._blocking_limit else None
 
     def _pop(self, instance: str) -> Execution | None:
         self._blocking.pop(instance, None)
