@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from flowskit import kinds_of
 
-from holdfast.errors import HistoryCorrupt, TurnTimeout
+from holdfast.errors import HistoryCorrupt
 from holdfast.flows import face as hf
-from holdfast.flows.turn import Turn, run_turn
+from holdfast.flows.turn import run_turn
 from holdfast.model import kinds, workitems
 from holdfast.model.details import CANCELLED, EXISTS
 from holdfast.model.history import OrchestrationItem, Status
@@ -601,24 +601,7 @@ def test_signals_and_cancels_that_meet_a_continuation_go_on(world):
     assert len(turn.dropped) == 1
 
 
-# --- interruption -----------------------------------------------------------------------------------------------------
-
-
-def test_a_turn_that_takes_too_long_is_stopped_from_outside_and_decides_nothing(world):
-    stopped = []
-
-    async def main() -> int:
-        while True:
-            await asyncio.sleep(0)
-            if not stopped:
-                stopped.append(True)
-                turn.interrupt(TurnTimeout("too long"))
-
-    world.workflow(main)
-    turn = Turn(world.definitions, item([start()]))
-    with pytest.raises(TurnTimeout):
-        turn.begin(START_MS)
-    turn.discard()
+# --- residents --------------------------------------------------------------------------------------------------------
 
 
 def test_a_resident_that_is_behind_is_dropped_and_replayed(world):

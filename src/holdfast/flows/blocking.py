@@ -71,11 +71,6 @@ class Lockstep:
             raise problem
         return value
 
-    @property
-    def thread_ident(self) -> int | None:
-        """Name its thread."""
-        return None if self._thread is None else self._thread.ident
-
     def evict(self) -> None:
         """End the thread, wherever it blocks, and wait for it."""
         if self._is_evicted or self._thread is None:

@@ -127,7 +127,6 @@ class Execution:
         self._written_by = execution_id
         self._is_over = False
         self._refused = 0
-        self._interrupt: Exception | None = None
         #: What `check` tells beside differences.
         self.notes: list[str] = []
         #: Bytes of the history so far, nearly.
@@ -202,19 +201,8 @@ class Execution:
             self._loop.run_until_idle()
         finally:
             leave(before)
-        if self._interrupt is not None:
-            raise self._interrupt
         if self.blocked is None and self.terminal is None:
             self._settle()
-
-    def interrupt(self, problem: Exception) -> None:
-        """Stop, from another thread, before the next callback; `problem` leaves the turn, and nothing is decided.
-
-        Code that does not come to its next callback must be left by an exception in its thread: raise Halt there.
-        """
-        self._interrupt = problem
-        if hasattr(self, "_loop"):
-            self._loop.halted = True
 
     def _start(self, event: Event, kind: kinds.OrchestrationStarted) -> bool:
         self.started = event
@@ -467,11 +455,6 @@ class Execution:
         """Wait in the thread of a `def` workflow."""
         assert self._lockstep is not None
         return self._lockstep.wait(awaitable)
-
-    @property
-    def thread_ident(self) -> int | None:
-        """Name the thread that a `def` workflow has of its own."""
-        return None if self._lockstep is None else self._lockstep.thread_ident
 
     @property
     def main_coroutine(self) -> Any:

@@ -93,21 +93,14 @@ class Turn:
         self._is_kept_awake = False
         self._is_step_uncommitted = False
         self._terminal_recorded = False
-        self._interrupt: Exception | None = None
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def begin(self, now_ms: int, resident: Execution | None = None) -> None:
-        """Bring the execution to where its history ends and deliver the batch. Raises what `interrupt` was given."""
+        """Bring the execution to where its history ends and deliver the batch."""
         self._open(resident, now_ms)
         if resident is not None and resident is not self.execution:
             resident.close(clean_up=False)
-
-    def interrupt(self, problem: Exception) -> None:
-        """Stop the turn, from another thread, before its next callback; it must then be discarded."""
-        self._interrupt = problem
-        if self.execution is not None:
-            self.execution.interrupt(problem)
 
     def _open(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
@@ -211,8 +204,6 @@ class Turn:
     def _new_execution(self, definition: Definition, execution_id: int) -> Execution:
         item = self._item
         self.execution = Execution(definition, self._definitions, item.instance, execution_id, item.kv_snapshot)
-        if self._interrupt is not None:
-            self.execution.interrupt(self._interrupt)
         return self.execution
 
     def _abandon_unregistered(self, name: str, version: str | None) -> None:

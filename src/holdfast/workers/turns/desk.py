@@ -263,7 +263,7 @@ class TurnDesk:
     def _break_off(self, stint: Stint) -> None:
         """Take a turn that does not give its thread back for dead: it counts."""
         execution = stint.execution
-        ident, stack = stint.code.break_off(None if execution is None else execution.thread_ident)
+        ident, stack = stint.code.break_off(None if execution is None else execution.thread_id)
         log.error("turn.overran", extra={"instance": stint.instance, "stack": stack})
         self._crew.write_off(ident)
         seconds = 0.0 if stint.definition is None else stint.definition.turn_timeout_s
