@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.flows.beginning import began_as, beginning, first_kind
 from holdfast.flows.definitions import Definition
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.outbox import Outbox
@@ -290,28 +291,15 @@ def end_from_history(item: OrchestrationItem, details: ErrorDetails, now_ms: int
 
 def _not_begun(item: OrchestrationItem, now_ms: int) -> Event | None:
     """Give the first event of an execution whose start is still among the messages; without it no parent is told."""
-    last = item.history[-1].kind if item.history else None
-    begin: StartOrchestration | ContinueAsNew | None = None
-    if last is None and item.history_error is None:
-        begin = next((found for found in item.messages if isinstance(found, StartOrchestration | ContinueAsNew)), None)
-    elif isinstance(last, kinds.OrchestrationContinuedAsNew):
-        begin = next((found for found in item.messages if isinstance(found, ContinueAsNew)), None)
+    begin = beginning(item)
     if begin is None:
         return None
     return Event(
         event_id=1,
         instance=item.instance,
-        execution_id=item.execution_id + (last is not None),
+        execution_id=began_as(item),
         timestamp_ms=now_ms,
-        kind=kinds.OrchestrationStarted(
-            name=begin.orchestration,
-            version=begin.version or item.version,
-            input=begin.input,
-            parent_instance=begin.parent_instance,
-            parent_id=begin.parent_id,
-            parent_execution_id=begin.parent_execution_id,
-            carry_forward_events=begin.carry_forward_events if isinstance(begin, ContinueAsNew) else (),
-        ),
+        kind=first_kind(begin, begin.version or item.version),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
+from holdfast.flows.beginning import Begin, began_as, beginning, first_kind
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.ending import (
     answer_again,
@@ -38,7 +39,6 @@ from holdfast.model.details import CORRUPT, INPUT, NONDETERMINISM, Category, Err
 from holdfast.model.history import UNKNOWN_VERSION, Event, ExecutionMetadata, OrchestrationItem, Status, TurnCommit
 from holdfast.model.workitems import (
     CancelInstance,
-    ContinueAsNew,
     ResumeInstance,
     StartOrchestration,
     TimerFired,
@@ -47,8 +47,6 @@ from holdfast.model.workitems import (
 
 #: The id of a timer that no event asked for: it only wakes an instance whose worker died between two commits.
 WAKER = 0
-
-Begin = StartOrchestration | ContinueAsNew
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,47 +102,33 @@ class Turn:
 
     def _open(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
-        begin = next((found for found in item.messages if isinstance(found, Begin)), None)
+        begin = beginning(item)
         last = item.history[-1].kind if item.history else None
         if item.history_error is not None and not isinstance(last, kinds.TERMINAL):
             self._block(CORRUPT, HistoryCorrupt(item.history_error, instance=item.instance), now_ms)
         elif last is None and resident is not None and is_current(resident, item):
             self._resume(resident, now_ms)
+        elif begin is not None:
+            self._begin(begin, now_ms)
         elif last is None:
-            if begin is None:
-                self.abandoned = Abandoned(reason="there is no start for this instance yet")
-            else:
-                self._begin(begin, item.execution_id, now_ms)
+            self.abandoned = Abandoned(reason="there is no start for this instance yet")
         elif isinstance(last, kinds.OrchestrationContinuedAsNew):
-            following = next((found for found in item.messages if isinstance(found, ContinueAsNew)), None)
-            if following is None:
-                self.abandoned = Abandoned(reason="the next execution has not arrived yet")
-            else:
-                self._begin(following, item.execution_id + 1, now_ms)
+            self.abandoned = Abandoned(reason="the next execution has not arrived yet")
         elif isinstance(last, kinds.TERMINAL):
             self._settle_late(item.messages)
         else:
             self._resume(resident, now_ms)
 
-    def _begin(self, begin: Begin, execution_id: int, now_ms: int) -> None:
+    def _begin(self, begin: Begin, now_ms: int) -> None:
         definition = self._definitions.get(begin.orchestration, begin.version)
         if definition is None:
             self._abandon_unregistered(begin.orchestration, begin.version)
             self._force_if_asked(now_ms)
             return
-        execution = self._new_execution(definition, execution_id)
+        execution = self._new_execution(definition, began_as(self._item))
         self._is_new = True
-        started = kinds.OrchestrationStarted(
-            name=definition.name,
-            version=definition.version,
-            input=begin.input,
-            parent_instance=begin.parent_instance,
-            parent_id=begin.parent_id,
-            parent_execution_id=begin.parent_execution_id,
-            carry_forward_events=begin.carry_forward_events if isinstance(begin, ContinueAsNew) else (),
-            initial_custom_status=begin.initial_custom_status if isinstance(begin, ContinueAsNew) else None,
-            seed=self._seed,
-            code_hash=definition.code_hash or None,
+        started = msgspec.structs.replace(
+            first_kind(begin, definition.version), seed=self._seed, code_hash=definition.code_hash or None
         )
         execution.deliver(execution.record(started, at_ms=now_ms))
         if execution.blocked is not None:

@@ -517,7 +517,8 @@ class TurnDesk:
         items, unreadable = readable(blobs, locked.messages)
         resident = self._residents.take(locked.instance_id)
         rows: Sequence[HistoryRow] = ()
-        if resident is not None and not self._is_same(resident, locked):
+        # What was delivered in vain before is begun from its history: it may have to be ended by that.
+        if resident is not None and (locked.attempts > 1 or not self._is_same(resident, locked)):
             resident.close()
             resident = None
         if resident is None and locked.history_id is not None:

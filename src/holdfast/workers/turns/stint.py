@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.flows.beginning import beginning, has_ended
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.ending import keeping, poison
 from holdfast.flows.execution import Execution
@@ -25,11 +26,11 @@ from holdfast.flows.provider.translating import ack_command, readable
 from holdfast.flows.steps import StepCall
 from holdfast.flows.turn import Turn
 from holdfast.model.flowcommands import AbandonTurn, AckTurn
-from holdfast.model.history import OrchestrationItem, TurnCommit
+from holdfast.model.history import UNKNOWN_VERSION, OrchestrationItem, TurnCommit
 from holdfast.model.ids import Token
 from holdfast.model.outcomes import Delivered, LockedTurn
 from holdfast.model.reasons import blocked_reason
-from holdfast.model.workitems import ContinueAsNew, StartOrchestration, WorkItem
+from holdfast.model.workitems import WorkItem
 from holdfast.stores.beside.protocol import Blobs
 from holdfast.workers.turns.overtime import Code
 from holdfast.workers.turns.stepping import StepOutcome, StepRun
@@ -202,9 +203,9 @@ class Playing:
         item, stint.unreadable = ready.item, ready.unreadable
         if not item.messages:
             return self._abandon(stint, "its messages cannot be read", counted=False)
-        stint.definition = self._definition(item)
+        stint.definition = self._definition(item) if ready.resident is None else ready.resident.definition
         attempts = stint.locked.attempts
-        if stint.definition is None or attempts <= stint.definition.max_turn_attempts:
+        if stint.definition is None or attempts <= stint.definition.max_turn_attempts or has_ended(item):
             return None
         log.error("workflow.poison", extra={"instance": stint.instance, "attempts": attempts})
         self._may_send(stint)
@@ -218,10 +219,10 @@ class Playing:
         stint.turn.begin(self._now_ms(), ready.resident)
 
     def _definition(self, item: OrchestrationItem) -> Definition | None:
-        begin = next((one for one in item.messages if isinstance(one, StartOrchestration | ContinueAsNew)), None)
+        begin = beginning(item)
         if begin is not None:
             return self._definitions.get(begin.orchestration, begin.version)
-        return self._definitions.get(item.orchestration_name, item.version)
+        return self._definitions.get(item.orchestration_name, None if item.version == UNKNOWN_VERSION else item.version)
 
     def wanted(self, stint: Stint) -> Outcome:
         """See where the turn stands, and what it wants done."""
