@@ -81,6 +81,13 @@ def test_the_story_is_told_as_it_happened(played):
     assert left_s > 0, "no lease ran out: the dead process was noticed"
 
 
+def test_however_slowly_it_looks_on_there_is_a_worker_to_be_killed_at_work(evidence):
+    """The last jobs are not finished before that, so that none can slip away between the look and the kill."""
+    ended = [line for line in evidence.at_kill.record if line.said is Said.ENDED]
+    assert len(ended) == story.KILL_AT * 40
+    assert evidence.held
+
+
 # --- the check can fail -----------------------------------------------------------------------------------------------
 
 
@@ -274,7 +281,7 @@ def test_no_worker_outlives_a_demo_that_is_interrupted(tmp_path):
 def test_a_worker_that_cannot_start_is_told(tmp_path):
     with (
         pytest.raises(StoreError, match="could not start"),
-        crew.crew(1, PROGRAM, "sqlite:/no/such/place/x", "", str(tmp_path)),
+        crew.crew(1, PROGRAM, "sqlite:/no/such/place/x", "", str(tmp_path), "0"),
     ):
         pass
 

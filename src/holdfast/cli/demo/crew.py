@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from holdfast.errors import StoreError
@@ -34,6 +34,13 @@ class Hand:
         self.process.kill()
         self.process.wait()
         self.killed = True
+
+    def go_on(self) -> None:
+        """Let it finish what it was told to hold; one that is gone need not."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
 
 
 @contextmanager
@@ -65,7 +72,8 @@ def _hello(process: subprocess.Popen[str]) -> str:
 def _see_off(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.close()  # its lifeline: it releases what it holds and leaves
+    with suppress(BrokenPipeError):  # it is gone, and has not read all that it was told
+        process.stdin.close()  # its lifeline: it releases what it holds and leaves
     process.stdout.close()
     try:
         process.wait(LEAVE_S)

@@ -33,11 +33,17 @@ def note(record: Path, line: msgspec.Struct) -> None:
         os.close(file)
 
 
-def work(hf: Holdfast, *, concurrency: int) -> None:
-    """Work until told to stop, or until whoever started this process is gone: its standard input ends then."""
+def work(hf: Holdfast, *, concurrency: int, gate: threading.Event | None = None) -> None:
+    """Work until told to stop, or until whoever started this process is gone: its standard input ends then.
+
+    A line on standard input opens the gate, and so does its end: nothing waits there for the dead.
+    """
     worker = hf.worker(concurrency=concurrency)
 
     def follow() -> None:
+        sys.stdin.readline()
+        if gate is not None:
+            gate.set()
         sys.stdin.read()
         worker.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 from collections import Counter
@@ -87,12 +88,16 @@ def play(plan: Plan, stage: Stage) -> Evidence:
         acknowledged = {picture: job.id for picture, job in enumerate(jobs)}
         stage.acknowledged(len(acknowledged))
         begun = engine.look().monotonic
-        with crew(plan.workers, PROGRAM, plan.url, namespace, str(plan.record)) as hands:
-            watch.until(lambda jobs: _completed(jobs) >= KILL_AT * plan.jobs, hands, stage)
+        late = math.ceil(KILL_AT * plan.jobs)
+        with crew(plan.workers, PROGRAM, plan.url, namespace, str(plan.record), str(late)) as hands:
+            # From then on whoever holds a job holds it until one of them is dead.
+            watch.until(lambda jobs: _completed(jobs) >= late and any(map(_is_running, jobs)), hands, stage)
             victim = _busiest(hands, watch.jobs())
             victim.kill()
             killed = engine.look()
             at_kill = watch.sight()
+            for hand in hands:
+                hand.go_on()
             held = _held(at_kill, victim.worker_id)
             stage.killed(victim, held)
             ids = {job.job_id for job in held}
@@ -113,8 +118,12 @@ def play(plan: Plan, stage: Stage) -> Evidence:
         )
 
 
+def _is_running(job: Job) -> bool:
+    return job.status is JobStatus.RUNNING
+
+
 def _busiest(hands: list[Hand], jobs: list[Job]) -> Hand:
-    held = Counter(job.worker_id for job in jobs if job.status is JobStatus.RUNNING)
+    held = Counter(job.worker_id for job in jobs if _is_running(job))
     return max(hands, key=lambda hand: held[hand.worker_id])
 
 

@@ -2,12 +2,17 @@
 
 Each execution writes that it began and that it ended, synced before it goes on. The store does not know of that file,
 so the two can be held against each other. Run as a program it is one worker, which leaves when its standard input ends.
+
+Late pictures are not finished before one worker is dead: however slowly the demo looks on, there is one to be killed in
+the middle of its work.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -45,8 +50,10 @@ def expected(picture: int) -> list[int]:
     return [zlib.crc32(drawn(picture, size)) for size in SIZES]
 
 
-def application(url: str, namespace: str, record: Path) -> tuple[Holdfast, Task[[int], list[int]]]:
-    """Make the demo's application on a store."""
+def application(
+    url: str, namespace: str, record: Path, hold: Callable[[int], object] = lambda _picture: None
+) -> tuple[Holdfast, Task[[int], list[int]]]:
+    """Make the demo's application on a store; `hold` comes before the last size of a picture."""
     hf = Holdfast(url, namespace=namespace)
 
     @hf.task(name="thumbnail")
@@ -55,6 +62,8 @@ def application(url: str, namespace: str, record: Path) -> tuple[Holdfast, Task[
         note(record, Line(Said.BEGAN, run.job_id, run.run_id))
         sums = []
         for done, size in enumerate(SIZES, 1):
+            if done == len(SIZES):
+                hold(picture)
             sums.append(zlib.crc32(drawn(picture, size)))
             run.wait_cancelled(PAUSE_S)
             run.progress(done, len(SIZES), f"{size} pixels")
@@ -64,10 +73,11 @@ def application(url: str, namespace: str, record: Path) -> tuple[Holdfast, Task[
     return hf, thumbnail
 
 
-def main(url: str, namespace: str, record: str) -> None:
-    """Work until told to stop, or until whoever started this process is gone."""
-    hf, _ = application(url, namespace, Path(record))
-    work(hf, concurrency=SLOTS)
+def main(url: str, namespace: str, record: str, late: str) -> None:
+    """Work until told to stop; pictures from number `late` on wait for a line on standard input."""
+    gate, first = threading.Event(), int(late)
+    hf, _ = application(url, namespace, Path(record), lambda picture: picture < first or gate.wait())
+    work(hf, concurrency=SLOTS, gate=gate)
 
 
 if __name__ == "__main__":
