@@ -78,7 +78,7 @@ class Execution(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     output: msgspec.Raw = NULL
     completed_at: Timestamp | None = None
     event_count: int = 0
-    #: Of the encoded events.
+    #: Of the encoded events, wherever they lie.
     history_bytes: int = 0
     #: The highest there is. A greater id is known to be new.
     last_event_id: int = 0

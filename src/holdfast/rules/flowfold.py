@@ -27,7 +27,7 @@ from holdfast.model.instances import (
     history_key,
     message_key,
 )
-from holdfast.model.payloads import NULL
+from holdfast.model.payloads import NULL, ref_in
 from holdfast.model.records import AUTHORITY, Authority, pair
 from holdfast.rules.changes import Change, Stamp, contradiction, demand, put
 from holdfast.rules.state import State
@@ -257,10 +257,11 @@ def _appended(state: State, event: ev.HistoryAppended, stamp: Stamp) -> list[Cha
     if execution is None:
         raise contradiction(stamp, f"{event.instance_id!r} has no execution {event.execution_id}")
     row = HistoryRow(execution.history_id, event.event_id, event.event)
+    beside = ref_in(event.event)
     raised = replace(
         execution,
         event_count=execution.event_count + 1,
-        history_bytes=execution.history_bytes + memoryview(event.event).nbytes,
+        history_bytes=execution.history_bytes + (memoryview(event.event).nbytes if beside is None else beside.size),
         last_event_id=max(execution.last_event_id, event.event_id),
     )
     return [

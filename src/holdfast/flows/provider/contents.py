@@ -19,13 +19,16 @@ _fields: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dic
 _text = msgspec.json.Decoder(str).decode
 
 
+def content_of(blobs: Blobs, raw: msgspec.Raw) -> bytes:
+    """Give a payload, from beside the record if that is where it lies; what is in it is not looked at."""
+    ref = ref_in(raw)
+    return bytes(raw) if ref is None else blobs.get(ref.digest)
+
+
 def whole(blobs: Blobs, raw: msgspec.Raw) -> bytes:
     """Give an encoded item or event with everything in it that the record only names."""
-    ref = ref_in(raw)
-    if ref is not None:
-        return blobs.get(ref.digest)
-    text = bytes(raw)
-    if b'"$blob"' not in text:
+    text = content_of(blobs, raw)
+    if ref_in(raw) is not None or b'"$blob"' not in text:
         return text
     fields = _fields.decode(text)
     for name, value in fields.items():
@@ -71,7 +74,7 @@ def events_of(blobs: Blobs, rows: Iterable[HistoryRow], execution_id: int, insta
 
 def text_of(blobs: Blobs, raw: msgspec.Raw) -> str | None:
     """Read a text that a record keeps; NULL is none."""
-    return None if raw == NULL else _text(whole(blobs, raw))
+    return None if raw == NULL else _text(content_of(blobs, raw))
 
 
 def activity_of(blobs: Blobs, job: Job) -> ActivityExecute:
@@ -79,7 +82,7 @@ def activity_of(blobs: Blobs, job: Job) -> ActivityExecute:
     owner = owned_by(job.owner)
     assert owner is not None
     instance, execution_id, event_id = owner
-    params = whole(blobs, job.params)
+    params = content_of(blobs, job.params)
     fields = _fields.decode(params)
     wrapped = len(fields) == 1 and "$input" in fields
     judged = job.max_expiries is not None

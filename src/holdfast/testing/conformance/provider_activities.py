@@ -81,6 +81,7 @@ class ProviderActivities(ProviderTopic):
             "nonsense",
             '{"$input":"x"}',
             '{"$blob":"x"}',
+            f'{{"a":{bytes(blob_ref("a" * 64, 12)).decode()}}}',
             "\0",
             "ü\u2028",
             '{"a":1,"a":2}',

@@ -15,6 +15,7 @@ from holdfast.flows.provider import (
     QueueMessage,
     SemverRange,
     SessionFetchConfig,
+    Status,
     SystemStats,
     TagFilter,
 )
@@ -258,7 +259,8 @@ class ProviderPublished(ProviderTopic):
         desk.send(start())
         _, token, _ = desk.fetch()
         first = started(carry_forward_events=(("a", "1"), ("b", "2")))
-        desk.ack(token, first, event(2, EventKind.KeyValueSet(key="k", value="ü")))
+        large = event(5, EventKind.QueueEventDelivered(name="s", data="x" * 100_000))
+        desk.ack(token, first, event(2, EventKind.KeyValueSet(key="k", value="ü")), large)
         desk.ack(
             desk.turn(),
             event(3, EventKind.KeyValueSet(key="gone", value="xyz")),
@@ -268,12 +270,21 @@ class ProviderPublished(ProviderTopic):
         assert stats is not None
         size = sum(len(msgspec.json.encode(one)) for one in desk.provider.read("i"))
         assert stats == SystemStats(
-            history_event_count=4,
+            history_event_count=5,
             history_size_bytes=size,
             queue_pending_count=2,
             kv_user_key_count=1,
             kv_total_value_bytes=2,
         )
+
+    def test_texts_with_the_word_that_marks_a_reference_are_texts(self, desk: Desk) -> None:
+        desk.begin()
+        said, kept = EventKind.CustomStatusUpdated(status="$blob"), EventKind.KeyValueSet(key="$blob", value="$blob")
+        over = ExecutionMetadata(status=Status.COMPLETED, output="$blob")
+        desk.ack(desk.turn(), event(2, said), event(3, kept), metadata=over)
+        assert desk.provider.get_custom_status("i", 0) == ("$blob", 1)
+        assert desk.provider.get_kv_all_values("i") == {"$blob": "$blob"}
+        assert desk.provider.get_instance_info("i").output == "$blob"
 
     def test_nobody_has_no_stats(self, desk: Desk) -> None:
         assert desk.provider.get_instance_stats("x") is None
