@@ -198,6 +198,20 @@ def test_the_status_page_counts_the_instances_that_run(holdfast, rows, start, wo
     assert re.search(r"workflows +1 running", holdfast("status").stdout)
 
 
+def test_a_question_that_waits_for_a_person_is_counted_and_shown_until_it_is_answered(holdfast, rows, start, work):
+    start()
+    work()
+    assert rows("status")["open_decisions"] == 1
+    assert re.search(r"decisions +1 waits for an answer", holdfast("status").stdout)
+    (asked,) = rows("workflows", "show", "order-7")["decisions"]
+    assert asked["options"] == ["yes", "no"]
+    assert f"{asked['prompt']} (yes, no) {asked['decision_id']}" in holdfast("workflows", "show", "order-7").stdout
+    assert holdfast("decisions", "resolve", asked["decision_id"], "yes").exit_code == 0
+    assert rows("status")["open_decisions"] == 0
+    assert "for an answer" not in holdfast("status").stdout
+    assert rows("workflows", "show", "order-7")["decisions"] == []
+
+
 def test_an_input_that_does_not_fit_is_told_and_listed_though_nothing_has_begun(holdfast, rows, work):
     holdfast("workflows", "start", "order", "--id", "odd")
     work()

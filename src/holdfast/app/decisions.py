@@ -110,13 +110,9 @@ def listed(app: Holdfast, *, is_open: bool | None, instance: str | None, limit: 
         raise InvalidValue(f"limit: {limit} is below 1.", field="limit")
     with app.engine.read() as view:
         having = view.all(Record) if instance is None else view.decisions(instance)
-        found = [one for one in having if is_open is None or _is_open(one) is is_open]
+        found = [one for one in having if is_open is None or one.is_open is is_open]
     found.sort(key=lambda one: (one.created_at, one.decision_id))
     return [Decision(app, one.decision_id) for one in found[:limit]]
-
-
-def _is_open(record: Record) -> bool:
-    return record.closed_at is None and record.answered_by is None
 
 
 def state_of(record: Record) -> DecisionState:
@@ -133,7 +129,7 @@ def state_of(record: Record) -> DecisionState:
         created_at=record.created_at,
         expires_at=None if asked.expires_at_ms is None else at_milliseconds(asked.expires_at_ms),
         default=asked.on_expire,
-        is_open=_is_open(record),
+        is_open=record.is_open,
         closed_at=record.closed_at,
         chosen=None if told is None else told.chosen,
         message=None if told is None else told.message,

@@ -44,6 +44,8 @@ class Scene(NamedTuple):
     set_aside: int = 0
     #: Instances that run, as far as anybody counts.
     instances: int = 0
+    #: Questions of these that wait for an answer.
+    questions: int = 0
 
     def count(self, status: JobStatus) -> int:
         """Count the jobs of a status."""
@@ -63,6 +65,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
     known = [worker for worker in store.workers.all() if space in (None, worker.namespace)]
     said = progresses(known)
     pulse.follow(store, view.seq)
+    going = view.instances(InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED))
     return Scene(
         at=at,
         seq=view.seq,
@@ -77,7 +80,8 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
         staff=staff(held, known),
         set_aside=store.set_aside() if isinstance(store, HandMade) else 0,
-        instances=len(view.instances(InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED))),
+        instances=len(going),
+        questions=sum(asked.is_open for one in going for asked in view.decisions(one.instance_id)),
     )
 
 
@@ -102,6 +106,7 @@ def scene_record(scene: Scene) -> Record:
         "durability": scene.durability,
         "running": scene.count(JobStatus.RUNNING),
         "running_instances": scene.instances,
+        "open_decisions": scene.questions,
         "counts": {status.value: scene.count(status) for status in JobStatus},
         "oldest_due": scene.oldest_due,
         "reservations": [row.reservation for row in scene.queues if row.reservation is not None],

@@ -48,6 +48,7 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "running": str(scene.count(JobStatus.RUNNING)),
         "waiting": f"{waiting}{_since(scene)}",
         "workflows": scene.instances and f"{scene.instances}{' or more' * (scene.instances == COUNTED)} running",
+        "decisions": scene.questions and _asked(scene.questions),
         "reserved": ", ".join(row.name for row in scene.queues if row.reservation is not None),
         "set aside": scene.set_aside and _quarantined(scene),
         "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),
@@ -71,6 +72,10 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
 
 def _since(scene: Scene) -> str:
     return "" if scene.oldest_due is None else f", oldest due for {age(seconds_between(scene.oldest_due, scene.at))}"
+
+
+def _asked(questions: int) -> str:
+    return f"{questions} wait{'s' * (questions == 1)} for an answer; see `holdfast decisions ls`"
 
 
 def _quarantined(scene: Scene) -> str:

@@ -66,8 +66,10 @@ def instance_table(rows: Sequence[InstanceSeen], now: Timestamp, screen: Screen)
     return lines(columns, cells, screen)
 
 
-def instance_page(seen: InstanceSeen, output: str | None, screen: Screen) -> list[str]:
-    """Show an instance whole; `output` is what it returned, or why it failed."""
+def instance_page(
+    seen: InstanceSeen, output: str | None, screen: Screen, asked: Sequence[DecisionState] = ()
+) -> list[str]:
+    """Show an instance whole; `output` is what it returned, or why it failed; `asked` are its open questions."""
     state, reason = seen
     fields = {
         "workflow": f"{state.workflow} {state.version or ''}".strip(),
@@ -80,8 +82,13 @@ def instance_page(seen: InstanceSeen, output: str | None, screen: Screen) -> lis
         "says": "" if state.custom_status is None else msgspec.json.encode(state.custom_status).decode(),
         "result": output or "",
     }
-    body = [f"  {screen.faint(f'{name:<9}')}  {safe(value)}" for name, value in fields.items() if value]
+    shown = [*fields.items(), *(("asks", f"{one.prompt} {_answers(one)} {one.id}") for one in asked)]
+    body = [f"  {screen.faint(f'{name:<9}')}  {safe(value)}" for name, value in shown if value]
     return [f"{safe(state.id)}  {badge(seen, screen)}  {safe(reason.sentence)}", *more(reason), *body]
+
+
+def _answers(question: DecisionState) -> str:
+    return "(any text)" if question.options is None else f"({', '.join(question.options)})"
 
 
 def more(reason: Reason) -> list[str]:

@@ -8,6 +8,7 @@ from itertools import chain, islice
 import click
 import msgspec
 
+from holdfast.app.decisions import state_of as question_of
 from holdfast.app.instancestate import error_of, state_of
 from holdfast.cli import workflowrows
 from holdfast.cli.changing import confirm, dry_run_option, reason_option, send, yes_option
@@ -103,8 +104,10 @@ def show_instance(*, instance_id: str, watch: float | None, output: str) -> None
     def look(view: View, store: Store) -> Shown:
         seen = _seen(view, store, instance_id)
         ended = output_of(view, store.blobs, seen.state)
-        record = {**workflowrows.instance_record(seen), "output": ended}
-        return [record], lambda: workflowrows.instance_page(seen, ended, out.screen)
+        asked = [question_of(one) for one in view.decisions(instance_id) if one.is_open]
+        questions = [workflowrows.decision_record(one) for one in asked]
+        record = {**workflowrows.instance_record(seen), "output": ended, "decisions": questions}
+        return [record], lambda: workflowrows.instance_page(seen, ended, out.screen, asked)
 
     show(place, out, watch, look, key="instance_id", one=True)
 

@@ -28,6 +28,11 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     #: How it was closed: chosen, message, by; as JSON.
     answer: msgspec.Raw = NULL
 
+    @property
+    def is_open(self) -> bool:
+        """Nobody has answered it, and the workflow waits."""
+        return self.closed_at is None and self.answered_by is None
+
 
 def decision_id(instance_id: str, execution_id: int, event_id: int) -> str:
     """Give the id of a question: the same for the same event, whoever works it out."""
