@@ -28,6 +28,45 @@ def result_of(main, *sends, **options):
     return world.result()
 
 
+#: What no store could write down; and what would be too long to name anybody.
+LONE, LONG_ID = "\ud800", "i::sub::" + "x" * 600
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: hf.kv.set(LONE, 1),
+        lambda: hf.kv.delete(LONE),
+        lambda: hf.send_signal(LONG_ID, "n"),
+        lambda: hf.send_signal("i::sub::\0", "n"),
+        lambda: hf.send_signal(f"i::sub::{LONE}", "n"),
+        lambda: hf.decision(LONE),
+        lambda: hf.decision("?", options=[LONE]),
+        lambda: hf.decision("?", assignee=LONE),
+        lambda: hf.decision("?", timeout=1, default=LONE),
+        lambda: hf.patched(LONE),
+        lambda: hf.step.options(name=LONE),
+        lambda: hf.continue_as_new(version="newest"),
+        lambda: hf.sleep(float("nan")),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_at_the_call_and_the_workflow_goes_on(ask):
+    async def main() -> bool:
+        with pytest.raises(InvalidValue):
+            ask()
+        return await hf.step(lambda: True)
+
+    assert result_of(main)
+
+
+def test_a_delay_of_less_than_nothing_is_none():
+    async def main() -> float:
+        await hf.sleep(float("-inf"))
+        return hf.now().timestamp() * 1000
+
+    assert result_of(main) == START_MS
+
+
 # --- signals ----------------------------------------------------------------------------------------------------------
 
 

@@ -235,13 +235,13 @@ def child_id(parent: str, execution_id: int, event_id: int) -> str:
     return f"{head}{CHILD_MARK}{digest}"
 
 
-def demand_instance_id(text: str) -> str:
-    """Refuse what cannot be the id of an instance. Raises InvalidValue."""
+def demand_instance_id(text: str, *, any_child: bool = False) -> str:
+    """Refuse what cannot be the id of an instance; with `any_child` it may be one made here. Raises InvalidValue."""
     try:
         fits = 1 <= len(text) <= MAX_ID and len(text.encode()) <= MAX_ID_BYTES
     except (UnicodeEncodeError, TypeError, AttributeError):  # lone surrogates; no text at all
         fits = False
-    if not fits or "\0" in text or CHILD_MARK in text:
+    if not fits or "\0" in text or (CHILD_MARK in text and not any_child):
         raise InvalidValue(
             f"id {text!r:.100}: an id has 1-{MAX_ID} characters, and contains neither U+0000 nor {CHILD_MARK!r}. "
             "Nothing was written."
@@ -271,6 +271,17 @@ async def run_step(execution: Execution, call: StepCall) -> Any:
         step=call.name,
         step_no=call.step_no,
     )
+
+
+def demand_text(field: str, text: str) -> str:
+    """Refuse what cannot be written down, at the call: no commit would take it. Raises InvalidValue."""
+    try:
+        text.encode()
+    except (UnicodeEncodeError, AttributeError):  # lone surrogates; no text at all
+        raise InvalidValue(
+            f"{field}: {text!r:.100} is no text that can be kept. Nothing was done.", field=field
+        ) from None
+    return text
 
 
 def demand_signal_name(name: str) -> str:

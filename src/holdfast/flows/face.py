@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import random as stdlib_random
 import uuid as stdlib_uuid
@@ -23,11 +22,13 @@ from holdfast.flows.calls import (
     current,
     demand_instance_id,
     demand_signal_name,
+    demand_text,
     run_decision,
     run_step,
     running,
 )
 from holdfast.flows.calls import send_signal as give_signal
+from holdfast.flows.definitions import version_key
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.keys import idempotency_key
 from holdfast.flows.measures import delay_ms
@@ -86,6 +87,8 @@ class Step:
         """Give the same with another name, a limit in seconds for each attempt, or more attempts."""
         if attempts < 1:
             raise InvalidValue(f"attempts: {attempts} is less than 1.", field="attempts")
+        if name is not None:
+            demand_text("name", name)
         if timeout is not None and not 0 < timeout <= 86_400:
             raise InvalidValue(f"timeout: {timeout} is not in 0-86,400 seconds.", field="timeout")
         return Step(name, timeout, attempts)
@@ -177,8 +180,7 @@ def send_signal(instance: str, name: str, data: Any = None) -> None:
     """Send a signal to another instance, with this commit; it is kept if there is no such instance yet."""
     execution = current("hf.send_signal")
     demand_signal_name(name)
-    if "::sub::" not in instance:  # a child's id is known only from Holdfast itself
-        demand_instance_id(instance)
+    demand_instance_id(instance, any_child=True)
     give_signal(execution, instance, name, encoded(data, "data"), caller(2))
 
 
@@ -195,10 +197,17 @@ def decision(
     After `timeout` the answer is `default`. Raises TimeoutError then, if there is none.
     """
     execution = current("hf.decision")
+    demand_text("prompt", prompt)
     if options is not None and (isinstance(options, str) or not options or not all(options)):
         raise InvalidValue(f"options: {options!r:.100} is no list of labels. Nobody was asked.", field="options")
     if options is not None and len(set(options)) != len(options):
         raise InvalidValue("options: a label occurs twice. Nobody was asked.", field="options")
+    for label in options or ():
+        demand_text("options", label)
+    if assignee is not None:
+        demand_text("assignee", assignee)
+    if default is not None:
+        demand_text("default", default)
     if default is not None and options is not None and default not in options:
         raise InvalidValue(f"default: {default!r} is none of {list(options)}. Nobody was asked.", field="default")
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -216,6 +225,8 @@ def decision(
 def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> NoReturn:
     """End this execution and start the next with these arguments. Never returns; may be called from any task."""
     execution = current("hf.continue_as_new")
+    if version is not None:
+        version_key(version)
     packed = execution.definition.codec.pack(args, kwargs)
     execution.continue_as_new(Continuation(input=bytes(packed).decode(), version=version))
     raise AssertionError("unreachable")
@@ -223,7 +234,7 @@ def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> No
 
 def patched(id: str) -> bool:  # noqa: A002 - the contract's name
     """Tell whether this execution follows the new branch of a change; the answer never changes for it."""
-    return current("hf.patched").patched(id)
+    return current("hf.patched").patched(demand_text("id", id))
 
 
 def uuid() -> stdlib_uuid.UUID:
@@ -366,8 +377,8 @@ class Pending(Generic[R]):
 
     def result(self) -> R:
         """Wait for it. Raises what it failed with."""
-        value: R = self._execution.block_until(asyncio.wait([self.task]))
-        return self.task.result() if value is not None else value
+        self._execution.block_until(asyncio.wait([self.task]))
+        return self.task.result()
 
     def done(self) -> bool:
         """Tell whether it has ended."""
@@ -421,8 +432,3 @@ def _decoded(text: str, kind: Any, what: str) -> Any:
         return msgspec.json.decode(text) if kind is Any else msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, TypeError) as problem:
         raise InvalidValue(f"{what}: {problem}.") from None
-
-
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Tell whether a step's function is to be awaited."""
-    return inspect.iscoroutinefunction(function)

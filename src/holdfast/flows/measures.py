@@ -17,7 +17,7 @@ def delay_ms(seconds: float) -> int:
     if math.isnan(seconds) or seconds * 1000 > MAX_DELAY_MS:
         raise InvalidValue(f"a delay of {seconds:g} s: a number, and not more than 100 years. Nothing was written.")
     # Whole microseconds first: sums of floats must not make a millisecond more of it.
-    return max(0, math.ceil(round(seconds * 1000, 3)))
+    return math.ceil(round(max(0.0, seconds) * 1000, 3))
 
 
 #: Bytes of an event beside its payload.

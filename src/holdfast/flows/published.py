@@ -68,7 +68,11 @@ class Published:
 
 
 def _demand_key(key: str) -> None:
-    if not 1 <= len(key.encode("utf-8", "surrogatepass")) <= MAX_KEY:
+    try:
+        fits = 1 <= len(key.encode()) <= MAX_KEY
+    except (UnicodeEncodeError, AttributeError):  # lone surrogates; no text at all
+        fits = False
+    if not fits:
         raise InvalidValue(f"key {key!r:.80}: a key is text of 1-{MAX_KEY} bytes. Nothing was changed.")
 
 
