@@ -62,6 +62,12 @@ def test_every_record_and_event_of_a_version_is_read_and_all_that_lies_beside(tm
             assert msgspec.json.decode(msgspec.json.encode(store.workers.all())) == expected["workers"]
 
 
+def test_the_kept_files_lie_as_they_were_kept():
+    """Who opens one in place leaves files beside it, and may migrate it: open a copy."""
+    for golden in sorted(GOLDEN.parent.glob("sqlite-v*")):
+        assert sorted(found.name for found in golden.iterdir()) == ["README.md", "expected.json", "jobs.db"], golden
+
+
 def demand(path, expected, *, readonly=False):
     store = SqliteStore.open(path, readonly=readonly)
     with store.read() as view:
