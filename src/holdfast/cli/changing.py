@@ -47,13 +47,20 @@ def confirm(verb: str, ids: Sequence[str], *, yes: bool, noun: str = "job") -> N
         raise click.exceptions.Exit(1)
 
 
-def send(command: Command, done: str, *, dry_run: bool = False, create: bool = False) -> Outcome:
+def send(
+    command: Command, done: str | Callable[[Outcome], str], *, dry_run: bool = False, create: bool = False
+) -> Outcome:
     """Have one command done, or with `dry_run` only decided, and say so. Raises its refusal."""
     (outcome,) = target().send([command], dry_run=dry_run, create=create and not dry_run)
     if isinstance(outcome, Refusal):
         raise outcome.error()
-    say("Nothing was changed: --dry-run." if dry_run else done)
+    say("Nothing was changed: --dry-run." if dry_run else done if isinstance(done, str) else done(outcome))
     return outcome
+
+
+def as_tried(record: Record, *, dry_run: bool) -> Record:
+    """Give a record with the mark of what was only decided, if it was."""
+    return {**record, "dry_run": True} if dry_run else record
 
 
 def tell_made(out: Output, job_id: JobId, *, dry_run: bool) -> None:

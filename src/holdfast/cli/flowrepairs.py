@@ -13,7 +13,7 @@ import click
 
 from holdfast.app.instances import MAX_SEED
 from holdfast.app.rewinding import fail_command, fork_command, reset_command
-from holdfast.cli.changing import actor, dry_run_option, reason_option, send
+from holdfast.cli.changing import actor, as_tried, dry_run_option, reason_option, send
 from holdfast.cli.output import output_for, output_options
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe
@@ -63,7 +63,7 @@ def reset(*, instance_id: str, to: int | None, reason: str, dry_run: bool, outpu
         )
     send(command, f"instance {safe(instance_id)} goes on behind event {command.until}", dry_run=dry_run)
     record = {"instance_id": instance_id, "until": command.until}
-    out.record(record, lambda: [safe(instance_id)], key="instance_id")
+    out.record(as_tried(record, dry_run=dry_run), lambda: [safe(instance_id)], key="instance_id")
 
 
 @click.command()
@@ -96,7 +96,7 @@ def fork(
         )
     send(command, f"instance {safe(chosen)} begins with the first {command.until} events", dry_run=dry_run)
     record = {"instance_id": chosen, "forked_from": instance_id, "until": command.until}
-    out.record(record, lambda: [safe(chosen)], key="instance_id")
+    out.record(as_tried(record, dry_run=dry_run), lambda: [safe(chosen)], key="instance_id")
 
 
 @click.command()
@@ -134,4 +134,4 @@ def import_file(*, file: str, dry_run: bool, output: str) -> None:
     command = import_command(read_file(content, file), new_id(), actor())
     send(command, f"instance {safe(command.instance_id)} is imported", dry_run=dry_run, create=True)
     record = {"instance_id": command.instance_id, "executions": len(command.executions)}
-    out.record(record, lambda: [safe(command.instance_id)], key="instance_id")
+    out.record(as_tried(record, dry_run=dry_run), lambda: [safe(command.instance_id)], key="instance_id")

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app.decisions import state_of as question_of
 from holdfast.app.instancestate import error_of, state_of
 from holdfast.cli import workflowrows
-from holdfast.cli.changing import confirm, dry_run_option, reason_option, send, yes_option
+from holdfast.cli.changing import as_tried, confirm, dry_run_option, reason_option, send, yes_option
 from holdfast.cli.flowchecks import add_checks
 from holdfast.cli.flowhistories import history_of, output_of
 from holdfast.cli.flowrepairs import add_repairs
@@ -23,12 +23,13 @@ from holdfast.cli.values import Duration, Word, new_id, payload_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.clock import SystemClock
 from holdfast.engine.flowreasons import reason_in
-from holdfast.errors import InvalidValue, WorkflowNotFound
+from holdfast.errors import InvalidOperation, InvalidValue, WorkflowNotFound
 from holdfast.flows.calls import demand_instance_id, demand_signal_name
 from holdfast.flows.definitions import version_key
 from holdfast.model.flowcommands import DeleteEnded, DeleteInstances, NewMessage, StartInstance, TellInstance
+from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.instances import Instance, InstanceStatus
-from holdfast.model.outcomes import Begun, Deleted
+from holdfast.model.outcomes import Begun, Deleted, Outcome
 from holdfast.model.times import Timestamp
 from holdfast.model.workitems import CancelInstance, QueueMessage, StartOrchestration, WorkItem, encode_item
 from holdfast.stores.protocol import InstanceQuery, Store, View
@@ -192,6 +193,8 @@ def start(
 ) -> None:
     """Start an instance; the same id with the same input gives the one there is."""
     out = output_for(output)
+    if not is_name(workflow):
+        raise InvalidValue(f"workflow {workflow!r:.150}: no name. Nothing was started.", hint=NAME_HINT)
     if version is not None:
         version_key(version)
     chosen = new_id() if instance_id is None else demand_instance_id(instance_id)
@@ -199,10 +202,18 @@ def start(
         instance=chosen, orchestration=workflow, input=bytes(payload_of(text)).decode(), version=version
     )
     command = StartInstance(cmd=new_id(), message=_message(item))
-    outcome = send(command, f"instance {safe(chosen)} is started", dry_run=dry_run, create=True)
-    created = isinstance(outcome, Begun) and outcome.created and not dry_run
-    record = {"instance_id": chosen, "created": created, **({"dry_run": True} if dry_run else {})}
-    out.record(record, lambda: [safe(chosen)], key="instance_id")
+    outcome = send(
+        command,
+        lambda begun: f"instance {safe(chosen)} is {'started' if _is_new(begun) else 'there already'}",
+        dry_run=dry_run,
+        create=True,
+    )
+    record = {"instance_id": chosen, "created": _is_new(outcome) and not dry_run}
+    out.record(as_tried(record, dry_run=dry_run), lambda: [safe(chosen)], key="instance_id")
+
+
+def _is_new(outcome: Outcome) -> bool:
+    return isinstance(outcome, Begun) and outcome.created
 
 
 @workflows.command()
@@ -257,7 +268,12 @@ def rm(*, ids: tuple[str, ...], force: bool, yes: bool, dry_run: bool) -> None:
         confirm("Remove", named, yes=yes, noun="instance")
     for name in named:
         command = DeleteInstances(cmd=new_id(), instance_ids=(name,), force=force, tree=True)
-        send(command, f"instance {safe(name)} is gone", dry_run=dry_run)
+        try:
+            send(command, f"instance {safe(name)} is gone", dry_run=dry_run)
+        except (WorkflowNotFound, InvalidOperation) as problem:  # in the words of the provider
+            problem.message += ". It was not removed."
+            problem.hint = problem.hint and "With --force it is removed all the same."
+            raise
 
 
 @workflows.command()
@@ -276,7 +292,7 @@ def prune(*, older_than: float, limit: int, yes: bool, dry_run: bool, output: st
     outcome = send(command, "pruned", dry_run=dry_run)
     assert isinstance(outcome, Deleted)
     record = {"instances": outcome.instances, "executions": outcome.executions, "events": outcome.events}
-    out.record(record, lambda: [f"{outcome.instances} instances"], key="instances")
+    out.record(as_tried(record, dry_run=dry_run), lambda: [f"{outcome.instances} instances"], key="instances")
 
 
 def _before(seconds: float) -> Timestamp:
