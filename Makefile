@@ -35,8 +35,10 @@ cover: $(STAMP) ## run the suite with branch coverage
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report --skip-covered
 
-bench: $(STAMP) ## measure jobs beside a peer, journal and stores beside the bare limit
+bench: $(STAMP) ## measure jobs and workflows beside peers, journal and stores beside the bare limit
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' -c constraints.txt
 	$(BIN)/holdfast bench jobs
+	$(BIN)/holdfast bench workflows
 	$(BIN)/holdfast bench journal
 	$(BIN)/holdfast bench store --full
 
