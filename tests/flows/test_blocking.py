@@ -7,6 +7,7 @@ import pytest
 from flowskit import assert_alike, events, kinds_of, run
 
 from holdfast.errors import ActivityError, WorkflowNotAllowed
+from holdfast.flows import blocking
 from holdfast.flows import face as hf
 from holdfast.flows.blocking import Evicted
 from holdfast.testing.flows import START_MS, World
@@ -167,6 +168,24 @@ def test_eviction_ends_the_thread_where_it_blocks():
     assert threading.active_count() == before
     assert story[0] == "evicted"
     assert len(story) == 2
+
+
+def test_a_thread_that_catches_even_its_eviction_is_left_to_wait(monkeypatch):
+    monkeypatch.setattr(blocking, "PATIENCE", 0.1)
+    world = World()
+    tries = []
+
+    def main() -> None:
+        while len(tries) < 100_000:
+            try:
+                hf.signal("go")
+            except BaseException:  # noqa: BLE001 - what is tried here
+                tries.append("again")
+
+    world.start(world.workflow(main))
+    world.settle()
+    world.forget()
+    assert len(tries) <= blocking.MANY_REFUSALS + 1
 
 
 def test_threads_are_refused_in_there_too():

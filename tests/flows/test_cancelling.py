@@ -1,6 +1,7 @@
 """Cancellation: delivered once, may be cleaned up after, and always comes to an end."""
 
 import asyncio
+import gc
 
 import pytest
 from flowskit import assert_alike, kinds_of
@@ -149,6 +150,46 @@ def test_force_ends_it_in_one_commit_without_running_code():
     assert world.commits == before + 1
     assert world.rows["i"].status is Status.CANCELLED
     assert [one.activity_id for one in world.commit_log[-1].cancelled_activities] == [2]
+
+
+STUBBORN = {
+    "signal": lambda _work: hf.signal("never"),
+    "timer": lambda _work: asyncio.sleep(1000),
+    "step": lambda _work: hf.step(str, "x"),
+    "activity": lambda work: work.call(),
+    "decision": lambda _work: hf.decision("?", ["yes"]),
+}
+
+
+@pytest.mark.parametrize("wait", list(STUBBORN))
+def test_code_that_catches_everything_for_ever_is_ended_and_left_where_it_stands(wait):
+    tries = []
+
+    def work() -> int:
+        return 1
+
+    world = World()
+    work = world.activity(work)
+
+    async def main() -> None:
+        await asyncio.sleep(1)
+        while True:
+            try:
+                await asyncio.Event().wait() if not tries else await STUBBORN[wait](work)
+            except BaseException:  # noqa: BLE001 - what is tried here
+                tries.append(wait)
+                if len(tries) > 10_000:
+                    return
+
+    world.start(world.workflow(main))
+    world.settle()
+    world.cancel("now", force=True)
+    world.settle()
+    assert world.rows["i"].status is Status.CANCELLED
+    assert len(tries) < 1000
+    world.forget()
+    gc.collect()
+    assert len(tries) < 1000
 
 
 def test_without_grace_a_cancel_is_forced():

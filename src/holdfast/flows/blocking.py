@@ -17,6 +17,8 @@ from holdfast.flows.loop import Loop
 
 #: Seconds that a thread has to come to its end.
 PATIENCE = 5.0
+#: Calls of a thread that was told to end before it is left to wait for ever.
+MANY_REFUSALS = 100
 
 
 class Evicted(BaseException):
@@ -34,6 +36,9 @@ class Lockstep:
         self._requests: SimpleQueue[tuple[Awaitable[Any] | None, Any, BaseException | None]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_evicted = False
+        self._refused = 0
+        #: Into which nobody ever puts anything.
+        self._nothing: SimpleQueue[None] = SimpleQueue()
 
     async def run(self) -> Any:
         """Be the workflow, for the loop."""
@@ -64,6 +69,9 @@ class Lockstep:
         if self._is_evicted:
             if isinstance(awaited, Coroutine):
                 awaited.close()
+            self._refused += 1
+            if self._refused > MANY_REFUSALS:
+                self._nothing.get()  # it catches everything, and would take the time of all others from here on
             raise Evicted
         self._requests.put((awaited, None, None))
         value, problem = self._answers.get()

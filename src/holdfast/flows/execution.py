@@ -332,8 +332,11 @@ class Execution:
             )
 
     def _demand_alive(self) -> None:
-        """Let only code wait for ever that will be closed; what is being closed must come to its end."""
-        if self._is_over:
+        """Let only code wait for ever that will be closed; what is being closed must come to its end.
+
+        Code that catches even that and tries again would do so for ever: it waits, and is left where it stands.
+        """
+        if self._is_over and self._refused <= 2 * MANY_REFUSALS:
             raise Halt
 
     def ask(

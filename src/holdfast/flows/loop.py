@@ -8,6 +8,7 @@ tasks and futures hash by a count of their own, so that the sets inside asyncio 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import sys
 import threading
 from asyncio import events, tasks
@@ -307,6 +308,8 @@ class Loop(asyncio.AbstractEventLoop):
                         # Users' clean-up may fail: the code is thrown away, and nobody would hear of it.
                         with suppress(BaseException):
                             coro.close()
+                        if getattr(coro, "cr_frame", None) is not None:
+                            _never_free(coro)
         self._ready.clear()
         self._tasks.clear()
         self._generators.clear()
@@ -351,6 +354,11 @@ def _hash_gathering(future: asyncio.Future[Any]) -> int:
 # `gather` makes its future itself, by class; `asyncio.wait([gather(…), gather(…)])` puts those into a set.
 tasks._GatheringFuture.__hash__ = _hash_gathering  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
 _install_refusals()
+
+
+def _never_free(coro: Coroutine[Any, Any, Any]) -> None:
+    """Keep code that will not be closed as it is, for ever: whoever let go of it would have to run it on and on."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coro))
 
 
 def _is_open(generator: AsyncGenerator[Any, Any]) -> bool:
