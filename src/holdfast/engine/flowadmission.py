@@ -39,7 +39,7 @@ from holdfast.model.flowcommands import (
     TellInstance,
 )
 from holdfast.model.history import Event
-from holdfast.model.instances import owner_of
+from holdfast.model.instances import MAX_KEY, MAX_STATUS, MAX_VALUE, owner_of
 from holdfast.model.jobs import Backoff, RetryMode
 from holdfast.model.payloads import MAX_BYTES, MAX_INLINE, NULL, admit_object, blob_ref, names_in, ref_in
 from holdfast.model.times import at_milliseconds
@@ -57,11 +57,6 @@ from holdfast.model.workitems import (
 from holdfast.stores.beside.protocol import Blobs
 
 replace = msgspec.structs.replace
-
-#: Bytes of what an instance says of itself, of the name of a key, and of its value.
-MAX_CUSTOM_STATUS = 256 << 10
-MAX_KEY = 256
-MAX_VALUE = 64 << 10
 
 _encode = msgspec.json.Encoder().encode
 _items: msgspec.json.Decoder[WorkItem] = msgspec.json.Decoder(WorkItem)
@@ -372,8 +367,8 @@ def _custom_status(text: str | None, blobs: Blobs) -> msgspec.Raw:
     if text is None:
         return NULL
     size = len(text.encode())
-    if size > MAX_CUSTOM_STATUS:
-        raise PayloadTooLarge(f"invalid status: {size:,} bytes are more than the {MAX_CUSTOM_STATUS:,} that are kept")
+    if size > MAX_STATUS:
+        raise PayloadTooLarge(f"invalid status: {size:,} bytes are more than the {MAX_STATUS:,} that are kept")
     return kept(_encode(text), blobs)
 
 

@@ -35,12 +35,11 @@ from holdfast.model import kinds
 from holdfast.model.details import CANCELLED, DEAD, TIMEOUT, Category, ErrorDetails
 from holdfast.model.history import Event
 from holdfast.model.ids import uuid5
+from holdfast.model.instances import MAX_ID, MAX_ID_BYTES
 from holdfast.model.workitems import ActivityExecute, ActivityOptions, QueueMessage, StartOrchestration
 
 R = TypeVar("R")
 
-#: Characters and bytes of an instance id.
-MAX_ID, MAX_ID_BYTES = 512, 2048
 #: Bytes of a signal's name.
 MAX_SIGNAL = 256
 #: Begins the names of signals that answer decisions.

@@ -11,14 +11,8 @@ from collections.abc import Mapping
 from holdfast.errors import InvalidValue
 from holdfast.model import kinds
 from holdfast.model.history import KvEntry
+from holdfast.model.instances import MAX_KEY, MAX_KEYS, MAX_STATUS, MAX_VALUE
 from holdfast.model.kinds import AnyKind
-
-#: Bytes.
-MAX_STATUS = 256 << 10
-MAX_KEY = 256
-MAX_VALUE = 64 << 10
-#: Live keys of an instance.
-MAX_KEYS = 1000
 
 
 class Published:

@@ -37,6 +37,7 @@ from holdfast.flows.waiting import waiting_on
 from holdfast.model import kinds
 from holdfast.model.details import CORRUPT, INPUT, NONDETERMINISM, Category, ErrorDetails
 from holdfast.model.history import UNKNOWN_VERSION, Event, ExecutionMetadata, OrchestrationItem, Status, TurnCommit
+from holdfast.model.reasons import unregistered_reason
 from holdfast.model.workitems import (
     CancelInstance,
     ResumeInstance,
@@ -191,8 +192,7 @@ class Turn:
         return self.execution
 
     def _abandon_unregistered(self, name: str, version: str | None) -> None:
-        shown = "" if version is None else f" {version}"
-        self.abandoned = Abandoned(reason=f"no live worker has workflow {name!r}{shown}", is_unregistered=True)
+        self.abandoned = Abandoned(reason=unregistered_reason(name, version), is_unregistered=True)
 
     def _block(self, kind: str, error: HoldfastError, now_ms: int) -> None:
         self.blocked = Blocked(kind=kind, text=str(error), error=error)

@@ -33,6 +33,14 @@ OVER = frozenset({InstanceStatus.COMPLETED, InstanceStatus.FAILED, InstanceStatu
 OVERLAP = "overlap"
 #: From so many events, or bytes of them, on an execution should continue as new.
 MANY_EVENTS, MANY_BYTES = 10_000, 10 << 20
+#: Characters and bytes of an instance's id.
+MAX_ID, MAX_ID_BYTES = 512, 2048
+#: Bytes of what an instance says of itself, of a key, and of a key's value.
+MAX_STATUS, MAX_KEY, MAX_VALUE = 256 << 10, 256, 64 << 10
+#: Keys of an instance that have a value.
+MAX_KEYS = 1000
+#: The name of an instance of which nobody has said one.
+UNNAMED = "unknown"
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

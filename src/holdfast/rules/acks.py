@@ -24,7 +24,9 @@ from holdfast.model.events import (
 from holdfast.model.flowcommands import AckTurn, AppendHistory, Delta, Metadata
 from holdfast.model.history import Status
 from holdfast.model.instances import (
+    MAX_KEYS,
     OVER,
+    UNNAMED,
     Execution,
     HistoryRow,
     Instance,
@@ -46,11 +48,8 @@ from holdfast.rules.overlaps import next_in_line
 from holdfast.rules.state import State
 from holdfast.rules.turns import demand_free, live
 
-#: Keys an instance may have.
-MAX_KEYS = 1000
 #: Old executions that one commit forgets.
 FORGOTTEN = 100
-UNNAMED = "unknown"
 _ENDED_CLOSED = msgspec.Raw(b'{"by":"ended"}')
 
 

@@ -23,7 +23,7 @@ from holdfast.model.instances import (
 )
 from holdfast.model.jobs import Job
 from holdfast.model.payloads import ref_in
-from holdfast.model.reasons import blockage_of
+from holdfast.model.reasons import blockage_of, is_unregistered, unregistered_reason
 from holdfast.model.times import FOREVER, Timestamp, at_milliseconds
 from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.rules.explain import Reason
@@ -100,7 +100,7 @@ def _unregistered(
     now: Timestamp,
 ) -> Reason | None:
     """Say that nobody has its code: its last holder said so, or it has something to do and no live worker has it."""
-    said = turn is not None and (turn.reason or "").startswith("no live worker has workflow")
+    said = turn is not None and is_unregistered(turn.reason)
     is_due = waits_since(mail, now) is not None
     if not said and not (is_due and (turn is None or turn.locked_until is None)):
         return None
@@ -110,9 +110,8 @@ def _unregistered(
         return None  # whoever said so was another one, or it has come since
     since = turn.reason_at if said and turn is not None else waits_since(mail, now)
     there = f"; live workers have {', '.join(having)}" if having else ""
-    shown = "" if version is None else f" {version}"
-    sentence = f"no live worker has workflow {name!r}{shown}, since {since}{there}"
-    return Reason(code="unregistered", sentence=sentence, holder=f"{name}{shown}")
+    sentence = f"{unregistered_reason(name, version)}, since {since}{there}"
+    return Reason(code="unregistered", sentence=sentence, holder=name if version is None else f"{name} {version}")
 
 
 def versions_of(name: str, workers: Sequence[WorkerInfo]) -> list[str]:

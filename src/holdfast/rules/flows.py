@@ -50,14 +50,12 @@ from holdfast.rules.state import Lane, State
 
 def decide_flow(state: State, command: FlowCommand, now: Timestamp, draws: Draws, jump: ClockJump | None) -> Decision:
     """Decide a command about instances, or answer its repeat as the first time."""
-    if isinstance(command, FetchTurn):
-        return turns.decide_fetch(state, command, now)
-    if isinstance(command, FetchActivity):
-        return activities.decide_fetch_activity(state, command, now, draws)
-    if command.cmd and (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
+    if not command.cmd or isinstance(command, FetchTurn | FetchActivity):  # a repeated fetch gives what is still held
+        return _decide(state, command, now, draws, jump)
+    if (repeat := seen_before(state, command)) is not None and repeat.outcome is not None:
         return answer(repeat.outcome)
     decision = _decide(state, command, now, draws, jump)
-    if not command.cmd or isinstance(decision.outcome, Refusal):
+    if isinstance(decision.outcome, Refusal):
         return decision
     return Decision((*decision.events, remember(command, decision.outcome)), decision.outcome)
 

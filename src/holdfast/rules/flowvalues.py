@@ -40,7 +40,7 @@ from holdfast.model.flowcommands import (
     TellInstance,
 )
 from holdfast.model.ids import is_name
-from holdfast.model.instances import OVER, InstanceStatus
+from holdfast.model.instances import MAX_ID, MAX_ID_BYTES, OVER, InstanceStatus
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.retention import FOR_EVER_S
 from holdfast.rules.activities import as_job
@@ -50,8 +50,6 @@ from holdfast.rules.values import new_job_problems
 
 #: The longest a lock is held without being renewed, in seconds.
 MAX_LOCK_S = 86_400
-#: Characters and bytes of the id of an instance.
-MAX_ID, MAX_ID_BYTES = 512, 2048
 MAX_INT = 1 << 63
 MAX_TAGS = 64
 

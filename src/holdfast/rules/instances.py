@@ -31,7 +31,7 @@ from holdfast.model.instances import OVER, Execution, Instance, InstanceStatus, 
 from holdfast.model.outcomes import Deleted, Done, Refusal, Swept, refuse
 from holdfast.model.times import FOREVER, Timestamp
 from holdfast.rules.decision import Decision, answer
-from holdfast.rules.mail import Post
+from holdfast.rules.mail import Post, held_back
 from holdfast.rules.overlaps import next_in_line
 from holdfast.rules.state import Lane, State
 
@@ -246,9 +246,7 @@ def decide_announce(state: State, command: AnnounceHandlers) -> Decision:
         if not known.intersection(_wanted(state, turn.instance_id, mail)):
             continue
         instances.append(turn.instance_id)
-        # A message that was given back waits longer than its own time; a timer that is not due yet does not.
-        held = (message for message in mail if message.visible_at is not None and message.due_at < message.visible_at)
-        messages += [message.seq for message in held]
+        messages += held_back(mail)
     announced = HandlersAnnounced(
         handlers=command.handlers,
         messages=tuple(messages),

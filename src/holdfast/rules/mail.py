@@ -107,7 +107,7 @@ def is_expected(state: State, instance_id: str) -> bool:
 
 
 def held_back(mail: Sequence[Message]) -> Iterator[int]:
-    """Name the messages that were given back and wait longer than their own time."""
+    """Name the messages that were given back: they wait longer than their own time; a timer not due yet does not."""
     for message in mail:
         if message.parked is None and message.visible_at is not None and message.due_at < message.visible_at:
             yield message.seq

@@ -21,13 +21,13 @@ from holdfast.model.events import (
     TurnCommitted,
 )
 from holdfast.model.flowcommands import Delta, ForkInstance, KeyWish, ResetInstance
-from holdfast.model.instances import OVER, Execution, Instance, InstanceStatus, Turn, execution_key
+from holdfast.model.instances import MAX_KEYS, OVER, Execution, Instance, InstanceStatus, Turn, execution_key
 from holdfast.model.orders import Order
 from holdfast.model.outcomes import Begun, Refusal, refuse
 from holdfast.model.payloads import NULL
 from holdfast.model.reasons import blockage_of
 from holdfast.model.times import Timestamp
-from holdfast.rules.acks import MAX_KEYS, Commit
+from holdfast.rules.acks import Commit
 from holdfast.rules.activities import NOT_AWAITED
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.instances import not_found

@@ -27,7 +27,7 @@ from holdfast.model.history import (
     TurnCommit,
 )
 from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import HistoryRow, InstanceStatus, owner_of
+from holdfast.model.instances import UNNAMED, HistoryRow, InstanceStatus, owner_of
 from holdfast.model.outcomes import Delivered, LockedTurn
 from holdfast.model.payloads import NULL
 from holdfast.model.workitems import ContinueAsNew, StartOrchestration, WorkItem
@@ -55,7 +55,7 @@ def orchestration_item(
     start = next((item for item in messages if isinstance(item, StartOrchestration | ContinueAsNew)), None)
     name, version = turn.orchestration_name, turn.orchestration_version
     if name is None:
-        name, version = (UNKNOWN_VERSION, None) if start is None else (start.orchestration, start.version)
+        name, version = (UNNAMED, None) if start is None else (start.orchestration, start.version)
     history: tuple[Event, ...] = ()
     problem: str | None = None
     try:
