@@ -75,6 +75,7 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
         return answer(jobs)
     return answer(
         Done(),
+        *_too_late(commit, command, turn),
         committed,
         *commit.appended(command.delta),
         *jobs,
@@ -84,6 +85,14 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
         *_outdated(state, commit, command),
         *(next_in_line(state, (commit.schedule_id(turn),), (turn.instance_id,), command.cmd) if over else ()),
     )
+
+
+def _too_late(commit: Commit, command: AckTurn, turn: Turn) -> Iterator[Event]:
+    """Tell of each message that came when its instance had ended: nobody reads it, and who sent it may look for it."""
+    if commit.instance is None or commit.instance.status not in OVER or command.delta.events:
+        return
+    for seq in turn.messages:
+        yield MessageDropped(message=seq, reason="ended", cmd=command.cmd)
 
 
 def _outdated(state: State, commit: Commit, command: AckTurn) -> Iterator[Event]:

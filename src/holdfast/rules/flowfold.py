@@ -64,12 +64,16 @@ def _stored(state: State, event: ev.MessageStored, stamp: Stamp) -> list[Change]
 
 def _parked(state: State, event: ev.MessageParked, stamp: Stamp) -> list[Change]:
     message = _message(state, event.message, stamp)
-    changes = [put(replace(message, parked=event.reason, drop_at=event.drop_at))]
+    return [put(replace(message, parked=event.reason, drop_at=event.drop_at)), *_untagged(state, message, stamp)]
+
+
+def _untagged(state: State, message: Message, stamp: Stamp) -> list[Change]:
+    """Take a message from whoever it was handed out to: no commit of theirs is about it."""
     turn = state.get(Turn, message.instance_id)
-    if turn is not None and message.seq in turn.messages:
-        left = tuple(seq for seq in turn.messages if seq != message.seq)
-        changes.append(put(replace(turn, messages=left, seq=stamp.seq)))
-    return changes
+    if turn is None or message.seq not in turn.messages:
+        return []
+    left = tuple(seq for seq in turn.messages if seq != message.seq)
+    return [put(replace(turn, messages=left, seq=stamp.seq))]
 
 
 def _unparked(state: State, event: ev.MessageUnparked, stamp: Stamp) -> list[Change]:
@@ -77,8 +81,8 @@ def _unparked(state: State, event: ev.MessageUnparked, stamp: Stamp) -> list[Cha
 
 
 def _dropped(state: State, event: ev.MessageDropped, stamp: Stamp) -> list[Change]:
-    _message(state, event.message, stamp)
-    return [Change(Message, message_key(event.message), None)]
+    message = _message(state, event.message, stamp)
+    return [Change(Message, message_key(event.message), None), *_untagged(state, message, stamp)]
 
 
 # --- turns ------------------------------------------------------------------------------------------------------------
