@@ -210,6 +210,12 @@ def test_jobs_are_counted_without_reading_them(db):
     assert "SCAN jobs USING COVERING INDEX ix_jobs_list" in plan(db, "counts")
 
 
+@pytest.mark.parametrize("name", ["count_mail", "count_activities", "count_instances"])
+def test_what_waits_and_runs_is_counted_without_reading_what_it_carries(db, name):
+    for step in plan(db, name):
+        assert " INDEX " in step or re.fullmatch(r"SCAN CONSTANT ROW|SCALAR SUBQUERY \d", step), step
+
+
 @pytest.mark.parametrize("name", ["granted_by", "local_leases"])
 def test_what_looks_at_leases_walks_running_jobs_only(db, name):
     assert any(re.search("USING INDEX ix_jobs_(active|lease)", step) for step in plan(db, name))

@@ -367,11 +367,14 @@ SELECT status, count(*) FROM instances GROUP BY status;
 SELECT count(*), coalesce(sum(event_count), 0) FROM executions;
 
 -- name: count_mail
--- How many messages are not parked, how many of these are timers that are not due, and how many are parked.
-SELECT (SELECT count(*) FROM orchestrator_queue WHERE parked IS NULL),
+-- How many messages are not parked, how many of these are timers that are not due, and how many messages there are.
+-- By indexes: the table has the items, which may be large. Last comes how many are handed out.
+SELECT (SELECT count(*) FROM orchestrator_queue INDEXED BY ix_queue_ready WHERE parked IS NULL AND visible_at IS NULL)
+  + (SELECT count(*) FROM orchestrator_queue INDEXED BY ix_queue_visible
+    WHERE parked IS NULL AND visible_at IS NOT NULL),
   (SELECT count(*) FROM orchestrator_queue INDEXED BY ix_queue_visible
     WHERE parked IS NULL AND visible_at > :now AND event_id IS NOT NULL),
-  (SELECT count(*) FROM orchestrator_queue WHERE parked IS NOT NULL),
+  (SELECT count(*) FROM orchestrator_queue),
   (SELECT coalesce(sum(json_array_length(messages)), 0) FROM turns WHERE locked_until > :now);
 
 -- name: count_activities

@@ -169,9 +169,9 @@ class FlowLookups(ABC):
     def mail_totals(self, now: Timestamp) -> MailTotals:
         """Count what waits."""
         self._settle()
-        whole, timers, parked, held = self._db.execute(SQL["count_mail"], {"now": now}).fetchone()
+        mail, timers, whole, held = self._db.execute(SQL["count_mail"], {"now": now}).fetchone()
         waiting, lost = self._db.execute(SQL["count_activities"], (now,)).fetchone()
-        return MailTotals(queued=whole - timers - held, timers=timers, parked=parked, activities=waiting + lost)
+        return MailTotals(queued=mail - timers - held, timers=timers, parked=whole - mail, activities=waiting + lost)
 
     # --- activities and their sessions ------------------------------------------------------------------------------
 
