@@ -12,7 +12,8 @@ import secrets
 import sqlite3
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from holdfast.errors import (
@@ -115,12 +116,8 @@ def _build(draft: str) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            db.execute("BEGIN")
-            lay_out(db)
+            _copy_blank(db)
             db.execute(SQL["save_meta"], Meta(secrets.token_hex(16), None, 0, None, 0, "", 0, 0, 0).row())
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {VERSION}")
-            db.execute("COMMIT")
             # Closing would copy the log into the database too, but would not tell if it failed; and the log is dropped.
             busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
@@ -132,6 +129,24 @@ def _build(draft: str) -> None:
             f"{draft}: another program uses the database that is being made. Nothing was opened.", file=draft
         )
     _sync(Path(draft))
+
+
+@cache
+def _blank() -> bytes:
+    """Give the pages of a database with all tables and nothing in them. Laid out once: that is a hundred statements."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("BEGIN")
+        lay_out(db)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+        return db.serialize()
+
+
+def _copy_blank(db: sqlite3.Connection) -> None:
+    with closing(sqlite3.connect(":memory:")) as blank:
+        blank.deserialize(_blank())
+        blank.backup(db)
 
 
 def lay_out(db: sqlite3.Connection) -> None:

@@ -50,7 +50,7 @@ class Code:
             self.since = None
         finally:
             if self.is_late:
-                _raise_in(threading.get_ident(), None)
+                _swallow()
         return not self.is_late
 
     def break_off(self, ident: int | None = None) -> tuple[int, str]:
@@ -61,12 +61,25 @@ class Code:
         frame = sys._current_frames().get(target)  # noqa: SLF001 - documented, and the only way to see another thread
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
         if self.since is not None:
-            _raise_in(target, Overran)
+            _raise_in(target)
         raised.set()
         return self._ident, stack
 
 
-def _raise_in(ident: int, kind: type[BaseException] | None) -> None:
-    """Have a thread raise at its next instruction; None takes back what has not struck yet."""
-    raised = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), raised)
+def _raise_in(ident: int) -> None:
+    """Have a thread raise at one of its next instructions."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Overran))
+
+
+def _swallow() -> None:
+    """Let what was raised here strike now, if it has not.
+
+    Taking it back instead would leave the interpreter looking for it for ever, in every thread: slower, and on 3.11
+    without end as soon as a debugger or profiler is on.
+    """
+    try:
+        _raise_in(threading.get_ident())
+        while True:
+            pass
+    except Overran:
+        pass
