@@ -425,3 +425,13 @@ def test_a_task_by_the_clock_starts_an_instance_once(hf, onboard):
     with Working(hf):
         assert hf.instance(job.result(timeout=LONG)).result(timeout=LONG) == "2 4 7 1"
     assert [one.id for one in hf.instances()] == [job.id]
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "5", True])
+def test_what_is_no_time_to_wait_for_an_instance_is_refused(hf, onboard, timeout):
+    run = onboard.start(1)
+    for wait in (run.wait, run.wait_status, run.result):
+        with pytest.raises(InvalidValue, match="timeout"):
+            wait(timeout=timeout)
+    with pytest.raises(InvalidValue, match="timeout"):
+        asyncio.run(run.aio.wait(timeout=timeout))

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.app.instancestate import InstanceState, error_of, state_of
+from holdfast.app.lookout import limit_of
 from holdfast.app.outcomes import cancelled, failed
 from holdfast.app.rewinding import fail_command, fork_command, reset_command
 from holdfast.engine.engine import Engine
@@ -131,8 +132,8 @@ class Instance(Generic[R]):
         return self._until("wait_status", lambda one: one.custom_status_version > after or one.has_ended, timeout)
 
     def _until(self, doing: str, is_enough: Callable[[InstanceState], bool], timeout: float | None) -> InstanceState:
-        engine = self._engine(doing)
-        deadline = None if timeout is None else engine.look().monotonic + timeout
+        engine, limit = self._engine(doing), limit_of(timeout)
+        deadline = None if limit is None else engine.look().monotonic + limit
         while True:
             with engine.read() as view:
                 seq, state = view.seq, self.seen(view, is_enough)
