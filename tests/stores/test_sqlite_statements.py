@@ -112,6 +112,7 @@ SEARCHES = {
     "is_mail_heaped": ["ix_queue_visible (visible_at<?)"],
     "visible_mail": ["ix_queue_instance (instance_id=?)"],
     "mail": ["ix_queue_instance (instance_id=?)"],
+    "beginnings": ["ix_queue_start (instance_id=?)"],
     "timers": ["ix_queue_timer (instance_id=? AND execution_id=? AND event_id=?)"],
     "due_mail": ["ix_queue_visible (visible_at<?)"],
     "due_parked": ["ix_queue_parked (drop_at<?)"],

@@ -86,7 +86,7 @@ def state_of(view: State, blobs: Blobs, instance_id: str) -> InstanceState:
 
 
 def _awaited(view: State, instance_id: str) -> InstanceState:
-    start = next((one for one in view.mail(instance_id) if one.is_start and one.parked is None), None)
+    start = next((one for one in view.beginnings(instance_id) if one.parked is None), None)
     if start is None or start.orchestration is None:
         raise WorkflowNotFound(f"there is no instance {instance_id!r}.", instance=instance_id)
     return InstanceState(

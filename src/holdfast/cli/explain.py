@@ -81,7 +81,7 @@ def explain(*, word: str, watch: float | None, output: str) -> None:
 def _is_instance(view: View, word: str) -> bool:
     """Tell whether there is an instance of exactly that id, or one that is to begin."""
     return bool(word) and (
-        view.get(Instance, word) is not None or any(one.is_start and one.parked is None for one in view.mail(word))
+        view.get(Instance, word) is not None or any(one.parked is None for one in view.beginnings(word))
     )
 
 

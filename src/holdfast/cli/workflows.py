@@ -84,7 +84,7 @@ def _unbegun(view: View, workflow: str | None) -> list[str]:
     given_back = (turn.instance_id for turn in view.stuck_turns())
     found = dict.fromkeys(islice(chain(view.candidates(now()), given_back), MOST))
     waiting = [one for one in found if view.get(Instance, one) is None]
-    starts = {one: next((mail.orchestration for mail in view.mail(one) if mail.is_start), None) for one in waiting}
+    starts = {one: next((mail.orchestration for mail in view.beginnings(one)), None) for one in waiting}
     return [one for one, name in starts.items() if workflow in (None, name)]
 
 

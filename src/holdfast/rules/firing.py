@@ -189,7 +189,7 @@ def _is_triggered(state: State, schedule: Schedule, made: JobId) -> bool:
     if job is not None:
         return job.schedule_id == schedule.schedule_id and job.fire_at is None
     instance = state.get(Instance, made)
-    owners = [message.schedule_id for message in state.mail(made)] if instance is None else [instance.schedule_id]
+    owners = [message.schedule_id for message in state.beginnings(made)] if instance is None else [instance.schedule_id]
     return schedule.schedule_id in owners
 
 

@@ -47,6 +47,10 @@ class FlowState(Protocol):
         """Give all messages of an instance, parked and delayed ones too, by number."""
         ...
 
+    def beginnings(self, instance_id: str) -> Sequence[Message]:
+        """Give the messages of an instance that begin an execution, parked and delayed ones too, by number."""
+        ...
+
     def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
         """Give the queued timers that this event asked for: one, unless it was sent twice."""
         ...

@@ -45,7 +45,7 @@ DELETED = "its workflow was deleted"
 def effective_status(state: State, instance: Instance) -> InstanceStatus:
     """Give the status of an instance: one that goes on as new is running while the message that says so waits."""
     if instance.status is InstanceStatus.CONTINUED_AS_NEW:
-        waits = any(message.kind == "ContinueAsNew" for message in state.mail(instance.instance_id))
+        waits = any(message.kind == "ContinueAsNew" for message in state.beginnings(instance.instance_id))
         return InstanceStatus.RUNNING if waits else instance.status
     return instance.status
 
@@ -119,7 +119,7 @@ def decide_delete(state: State, command: DeleteInstances) -> Decision:
 
 def _delete_not_begun(state: State, instance_id: str, command: DeleteInstances) -> Decision:
     """Delete what has had no turn yet: there is no record, and its start goes with all that waits behind it."""
-    start = next((message for message in state.mail(instance_id) if message.is_to_begin), None)
+    start = next((message for message in state.beginnings(instance_id) if message.is_to_begin), None)
     if start is None:
         return answer(not_found(instance_id))
     above = None if start.parent_instance_id is None else state.get(Instance, start.parent_instance_id)

@@ -103,7 +103,7 @@ def is_expected(state: State, instance_id: str) -> bool:
     """Tell whether an instance is there, or will be: something that begins it waits."""
     if state.get(Instance, instance_id) is not None:
         return True
-    return any(message.is_to_begin for message in state.mail(instance_id))
+    return any(message.is_to_begin for message in state.beginnings(instance_id))
 
 
 def held_back(mail: Sequence[Message]) -> Iterator[int]:

@@ -37,7 +37,7 @@ def taken(state: State, instance_id: str) -> tuple[str, str | None] | None:
     instance = state.get(Instance, instance_id)
     if instance is not None:
         return instance.orchestration_name, instance.digest
-    for message in state.mail(instance_id):
+    for message in state.beginnings(instance_id):
         if message.is_to_begin and message.orchestration is not None:
             return message.orchestration, message.digest
     return None

@@ -43,10 +43,12 @@ Place = tuple[Timestamp, int]
 class _Mailbox:
     """The messages of one instance."""
 
-    __slots__ = ("all", "starts", "visible")
+    __slots__ = ("all", "begins", "starts", "visible")
 
     def __init__(self) -> None:
         self.all: dict[int, Message] = {}
+        #: Those of them that begin an execution.
+        self.begins: dict[int, Message] = {}
         #: Those that nothing holds back, in order; and how many of them begin an execution.
         self.visible: list[Place] = []
         self.starts = 0
@@ -108,6 +110,8 @@ class Flowlines:
 
     def _file(self, box: _Mailbox, message: Message) -> None:
         box.all[message.seq] = message
+        if message.is_start:
+            box.begins[message.seq] = message
         if message.schedule_id is not None and message.is_to_begin:
             of = self._starts_of if message.parked is None else self._held_of
             of.setdefault(message.schedule_id, {})[message.seq] = message
@@ -124,6 +128,7 @@ class Flowlines:
 
     def _unfile(self, box: _Mailbox, message: Message) -> None:
         del box.all[message.seq]
+        box.begins.pop(message.seq, None)
         if message.schedule_id is not None and message.is_to_begin:
             _drop(self._starts_of if message.parked is None else self._held_of, message.schedule_id, message.seq)
         if message.execution_id is not None and message.event_id is not None:
@@ -187,6 +192,11 @@ class Flowlines:
         """Give all messages of an instance, by number."""
         box = self._mail.get(instance_id)
         return [] if box is None else [box.all[seq] for seq in sorted(box.all)]
+
+    def beginnings(self, instance_id: str) -> Sequence[Message]:
+        """Give the messages of an instance that begin an execution, by number."""
+        box = self._mail.get(instance_id)
+        return [] if box is None else [box.begins[seq] for seq in sorted(box.begins)]
 
     def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
         """Give the queued timers that an event asked for: one, unless it was sent twice."""

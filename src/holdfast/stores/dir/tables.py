@@ -33,7 +33,17 @@ NARROW = frozenset(
     | {"granted_by", "local_leases", "ready", "running", "running_with", "running_of", "active_of", "by_name"}
     | {"schedules_of", "queued", "band", "bands", "edge", "beside", "reservation", "direct", "webhooks"}
     | {"turn_of", "live_groups", "groups", "deliveries", "begin", "add", "replay", "undo", "changed"}
-    | {"turn_by_token", "local_turns", "stuck_turns", "candidates", "visible", "mail", "timers", "executions"}
+    | {
+        "turn_by_token",
+        "local_turns",
+        "stuck_turns",
+        "candidates",
+        "visible",
+        "mail",
+        "beginnings",
+        "timers",
+        "executions",
+    }
     | {"children", "history", "keys", "decisions", "leased", "owned_queues", "affinities", "is_spoken_of"}
     | {"instances", "flow_totals", "mail_totals", "names", "named", "let_go", "begun_by", "held_by"}
 )

@@ -236,6 +236,11 @@ WHERE parked IS NULL AND visible_at <= ? LIMIT 1 OFFSET 200;
 SELECT {orchestrator_queue} FROM orchestrator_queue INDEXED BY ix_queue_instance
 WHERE instance_id = ? AND parked IS NULL AND (visible_at IS NULL OR visible_at <= ?) ORDER BY due_at, seq;
 
+-- name: beginnings
+-- The messages of one instance that begin an execution, by number.
+SELECT {orchestrator_queue} FROM orchestrator_queue INDEXED BY ix_queue_start
+WHERE instance_id = ? AND orchestration IS NOT NULL ORDER BY seq;
+
 -- name: mail
 -- All messages of one instance, by number.
 SELECT {orchestrator_queue} FROM orchestrator_queue WHERE instance_id = ? ORDER BY seq;

@@ -109,6 +109,10 @@ class FlowLookups(ABC):
         """Give all messages of an instance, by number."""
         return list(self._walk(MESSAGES, SQL["mail"], (instance_id,), reads=Message))
 
+    def beginnings(self, instance_id: str) -> Sequence[Message]:
+        """Give the messages of an instance that begin an execution, by number."""
+        return list(self._walk(MESSAGES, SQL["beginnings"], (instance_id,), reads=Message))
+
     def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
         """Give the queued timers that an event asked for."""
         return list(self._walk(MESSAGES, SQL["timers"], (instance_id, execution_id, event_id), reads=Message))
