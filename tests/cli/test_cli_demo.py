@@ -241,7 +241,7 @@ def test_in_a_pipe_it_tells_the_story_in_lines_and_gives_its_counts_as_json(tmp_
     assert (kept / "executions.jsonl").read_bytes().count(b'"began"') == counts["executions"]
 
 
-@pytest.mark.parametrize(("columns", "env", "well"), [(80, {}, "\x1b[32m✓\x1b[0m"), (120, {"NO_COLOR": "1"}, "✓")])
+@pytest.mark.parametrize(("columns", "env", "well"), [(80, {}, "\x1b[32m✓\x1b[0m")])
 def test_on_a_terminal_it_shows_a_bar_the_workers_and_a_table_that_fits(columns, env, well, tmp_path):
     text, code = Terminal("", "demo", *SMALL, columns=columns, TMPDIR=str(tmp_path), **env).end()
     assert code == 0, text

@@ -396,7 +396,7 @@ def test_the_oracle_sees_what_is_lost_without_full_syncs(oracle, fresh, tmp_path
 # --- every call of a few commits --------------------------------------------------------------------------------------
 
 #: The first steps of the life: few commits, so that every fault can be tried at every one of their calls.
-FEW = 4
+FEW = 4 if SOAK else 2
 AT_EVERY_CALL = [
     ("write", sqlite3.SQLITE_IOERR_WRITE, None),
     ("write", sqlite3.SQLITE_FULL, None),

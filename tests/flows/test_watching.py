@@ -1,10 +1,12 @@
 """In tests, workflow code that reads a clock or randomness directly is told so, with the line."""
 
 import asyncio
+import gc
 import logging
 import os
 import random
 import secrets
+import sysconfig
 import time
 import uuid
 import warnings
@@ -95,6 +97,29 @@ def test_what_serves_a_warning_a_log_line_or_an_import_is_no_mistake(tmp_path, m
 
     world = World(watch=True)
     assert world.run(world.workflow(main)) == 2
+
+
+def test_what_watches_the_collection_of_garbage_is_no_mistake():
+    seen = []
+    watcher = exec_elsewhere("import time\ndef watcher(phase, info): seen.append(time.perf_counter())", seen)
+    gc.callbacks.append(watcher)
+
+    async def main() -> int:
+        gc.collect()
+        return len(seen)
+
+    world = World(watch=True)
+    try:
+        assert world.run(world.workflow(main)) >= 2
+    finally:
+        gc.callbacks.remove(watcher)
+
+
+def exec_elsewhere(source, seen):
+    """Give `watcher` of a program that is a library, as the one of a test tool is."""
+    names = {"seen": seen}
+    exec(compile(source, sysconfig.get_path("purelib") + "/watcher.py", "exec"), names)
+    return names["watcher"]
 
 
 def test_all_turns_of_a_process_can_be_watched_and_only_they():

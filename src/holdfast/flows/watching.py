@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import io
 import os
 import random
@@ -111,7 +112,11 @@ def _looker(tell: Callable[[Exception], None] | None) -> Callable[[FrameType, st
 def _is_in_passing(frame: FrameType) -> bool:
     """Tell whether this is done for the runtime or asyncio, an import or a log line, and not for workflow code."""
     at: FrameType | None = frame
+    # Whoever watches the collection of garbage is called in the middle of anything.
+    collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while at is not None:
+        if at.f_code in collecting:
+            return True
         file = at.f_code.co_filename
         if file.startswith((_ASYNCIO, _OURS)):
             return True
