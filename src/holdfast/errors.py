@@ -143,6 +143,12 @@ class NondeterminismError(UsageError):
 class TurnTimeout(UsageError):
     """A workflow turn ran too long without giving up control."""
 
+    def __init__(
+        self, message: str = "the turn took too long without a running step; it is broken off.", **rest: object
+    ) -> None:
+        """Say what happened: it is raised in the thread of the turn, where nobody can give it words."""
+        super().__init__(message, **rest)  # type: ignore[arg-type]  # handed on as it came
+
 
 # --- understood, but not so, not now or not you; nothing changed ------------------------------------------------------
 

@@ -6,12 +6,12 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+from multiprocessing.connection import wait
 
 #: What would change the look of a terminal.
 FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
@@ -49,7 +49,7 @@ class Terminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def _read(self):
-        ready, _, _ = select.select([self._end], [], [], 60)
+        ready = wait([self._end], 60)
         assert ready, f"nothing more after: {self.text}"
         try:
             found = os.read(self._end, 65536)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
 import types
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,7 @@ class Dev:
     def until(self, pattern):
         """Read until it has said this, after what was waited for before."""
         while not (found := re.search(pattern, self.text)):
-            ready, _, _ = select.select([self.process.stderr], [], [], 60)
+            ready = wait([self.process.stderr], 60)
             assert ready, f"nothing more after: {self.text}"
             more = os.read(self.process.stderr.fileno(), 65536)
             assert more, f"it ended after: {self.text}"
@@ -106,7 +106,7 @@ def multiply(place):
 
 
 def is_over(process):
-    return bool(select.select([process], [], [], 60)[0])
+    return bool(wait([process], 60))
 
 
 @pytest.fixture

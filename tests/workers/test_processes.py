@@ -2,10 +2,10 @@
 
 import dataclasses
 import os
-import select
 import signal
 import subprocess
 import sys
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import msgspec
@@ -49,7 +49,7 @@ def is_gone(pid):
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([fd], [], [], LONG)[0])
+        return bool(wait([fd], LONG))
     finally:
         os.close(fd)
 

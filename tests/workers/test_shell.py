@@ -1,11 +1,11 @@
 """A task that is a command: its words stay words, its exit code decides, and nothing it started is left behind."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import threading
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,7 @@ def is_gone(pid):
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([fd], [], [], LONG)[0])
+        return bool(wait([fd], LONG))
     finally:
         os.close(fd)
 

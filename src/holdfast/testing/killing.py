@@ -39,7 +39,9 @@ def killed_at(point: str, function: Callable[[], object], *, nth: int = 1, patie
         _live_and_die(point, function, nth)
     watch = os.pidfd_open(pid)
     try:
-        in_time = bool(select.select([watch], [], [], patience)[0])
+        ready = select.poll()  # `select` knows no descriptor above 1,023
+        ready.register(watch, select.POLLIN)
+        in_time = bool(ready.poll(patience * 1000))
     finally:
         os.close(watch)
         with suppress(ProcessLookupError):

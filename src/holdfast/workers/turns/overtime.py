@@ -15,14 +15,6 @@ from collections.abc import Callable
 from holdfast.errors import TurnTimeout
 
 
-class Overran(TurnTimeout):
-    """Raised in the thread of a turn, without arguments."""
-
-    def __init__(self) -> None:
-        """Say what happens."""
-        super().__init__("the turn took too long without a running step; it is broken off.")
-
-
 class Code:
     """The code of one turn, while a thread runs it."""
 
@@ -46,7 +38,7 @@ class Code:
                 self.since = None
                 if self.is_late and self._raised is not None:
                     self._raised.wait()
-        except Overran:
+        except TurnTimeout:
             self.since = None
         finally:
             if self.is_late:
@@ -54,7 +46,7 @@ class Code:
         return not self.is_late
 
     def break_off(self, ident: int | None = None) -> tuple[int, str]:
-        """Raise Overran in the thread that is inside, or in `ident` that works for it; give which, and where it was."""
+        """Raise TurnTimeout in the thread that is inside, or in `ident` that works for it; give which, and where."""
         raised = self._raised = threading.Event()
         self.is_late = True
         target = ident or self._ident
@@ -68,7 +60,7 @@ class Code:
 
 def _raise_in(ident: int) -> None:
     """Have a thread raise at one of its next instructions."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Overran))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(TurnTimeout))
 
 
 def _swallow() -> None:
@@ -81,5 +73,5 @@ def _swallow() -> None:
         _raise_in(threading.get_ident())
         while True:
             pass
-    except Overran:
+    except TurnTimeout:
         pass
