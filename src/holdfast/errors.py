@@ -144,10 +144,14 @@ class TurnTimeout(UsageError):
     """A workflow turn ran too long without giving up control."""
 
     def __init__(
-        self, message: str = "the turn took too long without a running step; it is broken off.", **rest: object
+        self,
+        message: str = "the turn took too long without a running step; it is broken off.",
+        *,
+        hint: str | None = None,
+        **facts: object,
     ) -> None:
-        """Say what happened: it is raised in the thread of the turn, where nobody can give it words."""
-        super().__init__(message, **rest)  # type: ignore[arg-type]  # handed on as it came
+        """Say what happened; without words where it is raised in the thread of a turn, as nobody can give any there."""
+        super().__init__(message, hint=hint, **facts)
 
 
 # --- understood, but not so, not now or not you; nothing changed ------------------------------------------------------
