@@ -30,6 +30,7 @@ COMMANDS = {
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
     "reservations": ("holdfast.cli.reservations:reservations", "Look at who keeps a queue to himself, end it."),
     "schedules": ("holdfast.cli.schedules:schedules", "Look at what runs by the clock, make it, change it."),
+    "serve": ("holdfast.web.command:serve", "Offer a store to other processes and hosts."),
     "status": ("holdfast.cli.status:status", "The store on one page."),
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
     "templates": ("holdfast.cli.templates:templates", "Look at templates, make jobs from them."),

@@ -1,0 +1,28 @@
+"""A real coordinator on a loopback port of its own, in a thread."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from holdfast.web.serving import Listening, Serving
+
+
+@contextmanager
+def running(url, **listening):
+    serving = Serving(url, Listening(port=0, **listening))
+    thread = threading.Thread(target=serving.run, name="serving")
+    thread.start()
+    try:
+        yield serving
+    finally:
+        serving.stop()
+        thread.join()
+
+
+@pytest.fixture
+def coordinator(tmp_path):
+    with running(f"wal:{tmp_path / 'jobs'}") as serving:
+        yield serving
