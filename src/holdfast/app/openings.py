@@ -25,9 +25,7 @@ from holdfast.stores.opening import open_store, parse_url
 class OpensStore:
     """One store by its URL, with at most one engine of its own in this process."""
 
-    def __init__(
-        self, url: str, *, namespace: str, clock: Clock | None, access_token: str | None = None
-    ) -> None:
+    def __init__(self, url: str, *, namespace: str, clock: Clock | None, access_token: str | None = None) -> None:
         """Name the store. Raises InvalidValue for a URL or a namespace that is none."""
         parse_url(url)
         if namespace and not is_name(namespace):

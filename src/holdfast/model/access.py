@@ -1,4 +1,4 @@
-"""Who may ask a coordinator for what: roles, and the access tokens they are given by. Of a token only its hash is kept."""
+"""Who may ask a coordinator for what: roles, and the access tokens they are given by. Only hashes are kept."""
 
 from __future__ import annotations
 

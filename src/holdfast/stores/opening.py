@@ -1,5 +1,4 @@
-"""Opening a store by its URL, the only configuration there is: `memory:`, `dir:PATH`, `wal:PATH`, `sqlite:PATH`,
-`http://HOST:PORT`.
+"""Opening a store by its URL, the only configuration there is: `memory:`, `sqlite:PATH`, `http://HOST` …
 
 Stores are imported when asked for, so that a program pays only for the one it uses.
 """

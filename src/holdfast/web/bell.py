@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
+from holdfast.points import reach
 
 #: Seconds after which the thread sees that the bell was closed.
 PAUSE_S = 0.5
@@ -43,6 +44,7 @@ class Bell:
         try:
             async with asyncio.timeout(timeout_s):
                 while self.seq <= after and not self.is_closed:
+                    reach("bell.waiting")
                     await self._rung.wait()
         except TimeoutError:
             pass

@@ -57,7 +57,11 @@ class Coordinator:
     async def start(self) -> None:
         """Begin to keep the store, and to serve those who wait."""
         loop = asyncio.get_running_loop()
-        self._keeper = Keeper(self.engine, lambda error: loop.call_soon_threadsafe(self._fail, error))
+
+        def failed(error: BaseException) -> None:
+            loop.call_soon_threadsafe(self._fail, error)
+
+        self._keeper = Keeper(self.engine, failed)
         self.bell.start()
         self._serving = asyncio.create_task(self.line.serve())
         self._keeper.start()

@@ -36,7 +36,9 @@ async def get_feed(request: Request) -> Response:
     page = await _page(coordinator, after)
     if "application/json" in request.headers.get("accept", ""):
         return answer(page)
-    return StreamingResponse(_stream(coordinator, page, after), media_type=STREAM, headers={"Cache-Control": "no-store"})
+    return StreamingResponse(
+        _stream(coordinator, page, after), media_type=STREAM, headers={"Cache-Control": "no-store"}
+    )
 
 
 def _after(request: Request) -> int:
@@ -64,6 +66,8 @@ async def _stream(coordinator: Coordinator, page: FeedPage, after: int) -> Async
             after = entry.seq
             yield b"id: %d\ndata: %s\n\n" % (entry.seq, encode(entry))
         if not page.more and await bell.wait(after, ALIVE_S) <= after:
+            if bell.is_closed:
+                return
             yield b": still here\n\n"
         page = await _page(coordinator, after)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from holdfast.errors import HoldfastError, TooManyRequests
 from holdfast.model.commands import Command, Lease
 from holdfast.model.outcomes import Leased, Outcome
+from holdfast.points import reach
 from holdfast.stores.http.wire import MOST_COMMANDS
 from holdfast.web.bell import Bell
 
@@ -46,6 +47,7 @@ class Line:
         place = _Place(command, asyncio.get_running_loop().create_future())
         self._places.append(place)
         self._joined.set()
+        reach("line.joined")
         try:
             async with asyncio.timeout(wait_s):
                 return await place.outcome

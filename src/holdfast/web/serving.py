@@ -97,7 +97,11 @@ class Serving:
             coordinator = self._coordinator
             failure = None if coordinator is None else coordinator.failure
             if failure is not None:
-                raise failure if isinstance(failure, HoldfastError) else StoreFailed(f"the coordinator broke: {failure!r}")
+                raise (
+                    failure
+                    if isinstance(failure, HoldfastError)
+                    else StoreFailed(f"the coordinator broke: {failure!r}")
+                )
             with contextlib.suppress(NotImplementedError):
                 self._engine.store.snapshot()
         finally:

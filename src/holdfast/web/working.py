@@ -83,7 +83,9 @@ async def get_lines(request: Request) -> Response:
     run_id = RunId(request.query_params.get("run", ""))
     after, limit = int(number(request, "after", 0, 2**62)), int(number(request, "limit", 1000, 1000))
     coordinator = coordinator_of(request)
-    return answer(RunLines(list(await coordinator.in_thread(lambda: coordinator.engine.store.logs.read(run_id, after, limit)))))
+    return answer(
+        RunLines(list(await coordinator.in_thread(lambda: coordinator.engine.store.logs.read(run_id, after, limit))))
+    )
 
 
 def _demand(allowed: bool, request: Request) -> None:  # noqa: FBT001 - reads as a sentence where it is called

@@ -1,7 +1,7 @@
 """Calling a coordinator: one pool of connections, and the rules for answers that do not come.
 
-On a connection error, a timeout, 429, 502, 503 or 504 the same bytes are sent again, after 0.2 s · 2ⁿ, at most 5 s, with
-jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. Any other answer is
+On a connection error, a timeout, 429, 502, 503 or 504 the same bytes are sent again, after 0.2 s · 2ⁿ, at most 5 s,
+with jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. Any other answer is
 final. Whoever runs out of patience learns whether the request may have arrived.
 """
 
@@ -53,7 +53,12 @@ class Line:
 
     def __init__(self, url: str, access_token: str | None, clock: Clock, patience_s: float) -> None:
         """Speak to the coordinator at `url`; give up on a request after `patience_s` seconds without an answer."""
-        headers = {"User-Agent": f"holdfast/{__version__}", "Content-Type": "application/json"}
+        # Whoever accepts JSON gets the feed in pages, not as a stream.
+        headers = {
+            "User-Agent": f"holdfast/{__version__}",
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+        }
         if access_token:
             headers["Authorization"] = f"Bearer {access_token}"
         self.url = url

@@ -159,7 +159,7 @@ def _wire_result(result: Any, *, is_walk: bool, is_described: bool) -> Any:
     if is_described:
         return list[_Described] if is_walk else _Described | None
     if is_walk or get_origin(result) in _SEVERAL:
-        return list[get_args(result)[0]]  # type: ignore[misc] - a type made from a type, at run time
+        return list.__class_getitem__(get_args(result)[0])  # a type made from a type, at run time
     return result
 
 
