@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from conftest import running
 
+from conftest import running
 from holdfast import Holdfast
 from holdfast.errors import InvalidOperation, InvalidValue, StoreBusy, StoreFailed
 from holdfast.model.commands import Enqueue, Lease
@@ -106,7 +106,9 @@ def test_what_needs_several_requests_comes_back_in_order_and_whole(coordinator):
     store.close()
 
 
-@pytest.mark.parametrize("lost", [httpx2.ReadError("cut"), httpx2.ReadTimeout("late"), httpx2.RemoteProtocolError("gone")])
+@pytest.mark.parametrize(
+    "lost", [httpx2.ReadError("cut"), httpx2.ReadTimeout("late"), httpx2.RemoteProtocolError("gone")]
+)
 def test_a_lost_answer_is_repaired_by_the_same_command(coordinator, lost):
     store = HttpStore.open(coordinator.url)
     store.decide([Enqueue(jobs=(new_job("a"), new_job("b")))])
@@ -183,7 +185,14 @@ def test_stopping_lets_long_polls_go_at_once(tmp_path):
 
 
 def test_serve_as_a_process_keeps_what_it_acknowledged_and_ends_cleanly(tmp_path):
-    command = [Path(sys.executable).with_name("holdfast"), "serve", "--store", f"wal:{tmp_path / 'jobs'}", "--port", "0"]
+    command = [
+        Path(sys.executable).with_name("holdfast"),
+        "serve",
+        "--store",
+        f"wal:{tmp_path / 'jobs'}",
+        "--port",
+        "0",
+    ]
     env = {**os.environ, "HOLDFAST_STATE_DIR": str(tmp_path / "state")}
     for expected in (True, False):
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:

@@ -7,16 +7,18 @@ import threading
 
 import httpx2
 import pytest
-from conftest import running
 
+from conftest import running
 from holdfast.points import listening
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    with running(f"wal:{tmp_path_factory.mktemp('wire') / 'jobs'}") as serving:
-        with httpx2.Client(base_url=f"{serving.url}/api/v1", timeout=20) as client:
-            yield client
+    with (
+        running(f"wal:{tmp_path_factory.mktemp('wire') / 'jobs'}") as serving,
+        httpx2.Client(base_url=f"{serving.url}/api/v1", timeout=20) as client,
+    ):
+        yield client
 
 
 def enqueue(api, job_id, queue="default"):
@@ -82,7 +84,12 @@ def test_whoever_has_waited_longest_is_served_first(api):
         ("/commands", b"{", 422, "invalid_value"),
         ("/commands", b'{"commands": [{"command": "nonsense"}]}', 422, "invalid_value"),
         ("/commands", b"[" * 100_000, 422, "invalid_value"),
-        ("/commands", b'{"commands": [' + b",".join([b'{"command": "resume_dispatch"}'] * 257) + b"]}", 413, "payload_too_large"),
+        (
+            "/commands",
+            b'{"commands": [' + b",".join([b'{"command": "resume_dispatch"}'] * 257) + b"]}",
+            413,
+            "payload_too_large",
+        ),
         ("/commands", b" " * (8 << 20) + b" ", 413, "payload_too_large"),
         ("/look", b'{"look": "__class__"}', 422, "invalid_value"),
         ("/look", b'{"look": "get", "given": {"kind": "nothing", "key": "a"}}', 422, "invalid_value"),

@@ -1,4 +1,4 @@
-"""Opening a store by its URL, the only configuration there is: `memory:`, `sqlite:PATH`, `http://HOST` …
+"""Opening a store by its URL, the only configuration there is: `sqlite:PATH`, `http://HOST:PORT` and others.
 
 Stores are imported when asked for, so that a program pays only for the one it uses.
 """

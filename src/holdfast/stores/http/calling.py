@@ -1,8 +1,8 @@
 """Calling a coordinator: one pool of connections, and the rules for answers that do not come.
 
 On a connection error, a timeout, 429, 502, 503 or 504 the same bytes are sent again, after 0.2 s · 2ⁿ, at most 5 s,
-with jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. Any other answer is
-final. Whoever runs out of patience learns whether the request may have arrived.
+with jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. Any other answer
+is final. Whoever runs out of patience learns whether the request may have arrived.
 """
 
 from __future__ import annotations
