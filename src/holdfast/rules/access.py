@@ -30,6 +30,7 @@ from holdfast.model.commands import (
     Mend,
     MendGroups,
     Move,
+    NewJob,
     Normalize,
     PauseDispatch,
     PauseQueue,
@@ -114,6 +115,10 @@ def _namespaces(command: Command, state: State) -> Iterable[str] | None:
     """Give the namespaces a command concerns; None if nobody can tell, for then it is forbidden."""
     if isinstance(command, Enqueue):
         return [job.namespace for job in command.jobs]
+    if isinstance(command, CreateGroup):
+        new = [job for job in (*command.members, command.callback) if isinstance(job, NewJob)]
+        old = [state.get(Job, member) for member in command.members if isinstance(member, str)]
+        return [command.namespace, *(job.namespace for job in (*new, *old) if job is not None)]
     named = getattr(command, "namespace", None)
     if isinstance(named, str):
         return [named]

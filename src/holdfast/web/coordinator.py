@@ -17,8 +17,8 @@ from starlette.requests import Request
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreError, StoreFailed
-from holdfast.model.access import LOCAL, Access, Role
-from holdfast.model.commands import Command, Enqueue, Lease, Reserve, StartDirect
+from holdfast.model.access import LOCAL, Access
+from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import FetchActivity, FetchTurn
 from holdfast.model.outcomes import Outcome, Refusal, refuse
 from holdfast.rules.access import may_reach, may_send
@@ -122,8 +122,13 @@ class Coordinator:
             changes["actor"] = access.name
         if isinstance(command, _HOLDS):
             changes["session_id"] = None
-        if isinstance(command, Enqueue) and Role.CLIENT in access.roles:
-            changes["jobs"] = tuple(msgspec.structs.replace(job, submitted_by=access.name) for job in command.jobs)
+        if access is not LOCAL and isinstance(command, Enqueue):
+            changes["jobs"] = tuple(_submitted(job, access) for job in command.jobs)
+        if access is not LOCAL and isinstance(command, CreateGroup):
+            changes["members"] = tuple(
+                _submitted(one, access) if isinstance(one, NewJob) else one for one in command.members
+            )
+            changes["callback"] = None if command.callback is None else _submitted(command.callback, access)
         return msgspec.structs.replace(command, **changes)
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -134,6 +139,10 @@ class Coordinator:
             problem = error.message if isinstance(error, HoldfastError) else repr(error)
             log.error("serve.failed", extra={"problem": problem})
             self._failed()
+
+
+def _submitted(job: NewJob, access: Access) -> NewJob:
+    return msgspec.structs.replace(job, submitted_by=access.name)
 
 
 def coordinator_of(request: Request) -> Coordinator:

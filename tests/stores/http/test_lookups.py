@@ -30,7 +30,7 @@ def engine():
     engine.ask(Enqueue(jobs=(new_job("a"), new_job("b", delay_s=60), new_job("c", ttl_s=60))))
     engine.ask(Lease(worker_id="w", cmd="lease-1"))
     engine.ask(CreateGroup(group_id="g"))
-    engine.ask(PutWebhook(webhook=NewWebhook(webhook_id="h", url="https://example.com/"), cmd="hook"))
+    engine.ask(PutWebhook(webhook_id="h", webhook=NewWebhook(url="https://example.com/", secrets=("s" * 32,))))
     yield engine
     engine.close()
 
