@@ -11,8 +11,8 @@ from holdfast.web.serving import Listening, Serving
 
 
 @contextmanager
-def running(url, **listening):
-    serving = Serving(url, Listening(port=0, **listening))
+def running(url, *, port=0, **listening):
+    serving = Serving(url, Listening(port=port, **listening))
     thread = threading.Thread(target=serving.run, name="serving")
     thread.start()
     try:
