@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from holdfast.errors import InvalidOperation, InvalidValue, NotFound
 from holdfast.model.access import Role
 from holdfast.model.times import Timestamp
 from holdfast.web import accessfile
+from holdfast.web.accesses import access
 from holdfast.web.guard import known
 
 NOW = Timestamp("2026-01-06T10:15:30.000000Z")
@@ -50,3 +52,15 @@ def test_what_is_no_name_taken_or_absent_is_refused(tmp_path):
     path.write_text("{")
     with pytest.raises(InvalidValue):
         accessfile.read(path)
+
+
+def test_the_command_line_shows_a_token_once_and_never_lists_it(tmp_path):
+    path = str(tmp_path / "access.json")
+    made = CliRunner().invoke(access, ["add", "--name", "ci", "--role", "client", "--role", "reader", "--access", path])
+    token = made.output.strip()
+    assert known(accessfile.read(tmp_path / "access.json"), token).roles == (Role.CLIENT, Role.READER)
+    listed = CliRunner().invoke(access, ["ls", "--access", path]).output
+    assert listed.startswith("ci\tclient,reader\t*\t")
+    assert token not in listed
+    CliRunner().invoke(access, ["revoke", "ci", "--access", path])
+    assert CliRunner().invoke(access, ["ls", "--access", path]).output == ""

@@ -7,8 +7,8 @@ import hashlib
 import httpx2
 import msgspec
 import pytest
+from coordinators import running
 
-from conftest import running
 from holdfast import Holdfast
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.model.access import Access, Role

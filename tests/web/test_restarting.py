@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from conftest import running
+from coordinators import running
 
 from holdfast import Holdfast
 from holdfast.model.commands import Complete, Enqueue, Lease

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from coordinators import running
 
-from conftest import running
 from holdfast import Holdfast
 from holdfast.errors import InvalidOperation, InvalidValue, StoreBusy, StoreFailed
 from holdfast.model.commands import Enqueue, Lease
@@ -22,6 +22,12 @@ from holdfast.stores.http.store import HttpStore
 from holdfast.stores.protocol import JobQuery
 from holdfast.testing.conformance.harness import new_job
 from holdfast.web.serving import Listening, Serving
+
+
+@pytest.fixture
+def coordinator(tmp_path):
+    with running(f"wal:{tmp_path / 'jobs'}") as serving:
+        yield serving
 
 
 def once(problem):

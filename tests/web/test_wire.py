@@ -7,8 +7,8 @@ import threading
 
 import httpx2
 import pytest
+from coordinators import running
 
-from conftest import running
 from holdfast.points import listening
 
 

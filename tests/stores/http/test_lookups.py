@@ -77,7 +77,10 @@ def test_every_method_of_the_view_can_be_asked():
         ("mail_totals", (FOREVER,)),
         ("is_spoken_of", ("s",)),
         ("ended_queues", ()),
-        ("ended_beyond", ("", "many"), ),
+        (
+            "ended_beyond",
+            ("", "many"),
+        ),
     ],
 )
 def test_a_look_up_gives_there_what_it_gives_here(engine, name, args):

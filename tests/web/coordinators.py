@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 
-import pytest
-
 from holdfast.web.serving import Listening, Serving
 
 
@@ -20,9 +18,3 @@ def running(url, *, port=0, **listening):
     finally:
         serving.stop()
         thread.join()
-
-
-@pytest.fixture
-def coordinator(tmp_path):
-    with running(f"wal:{tmp_path / 'jobs'}") as serving:
-        yield serving
