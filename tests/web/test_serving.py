@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -149,6 +150,10 @@ def test_an_address_beyond_this_machine_needs_access_tokens_and_tls(tmp_path):
     with pytest.raises(InvalidOperation, match="no access token"):
         Serving(f"wal:{tmp_path / 'jobs'}", Listening(host="0.0.0.0", port=0))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_wait_for_no_acknowledgement_of_their_head(coordinator):
+    assert coordinator._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_coordinator_of_a_coordinator_is_refused():
