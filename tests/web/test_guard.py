@@ -12,7 +12,7 @@ from coordinators import running
 from holdfast import Holdfast
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.model.access import Access, Role
-from holdfast.model.commands import Enqueue, Expire, Lease, PauseDispatch
+from holdfast.model.commands import Enqueue, Expire, Lease, PauseDispatch, ResumeDispatch
 from holdfast.model.jobs import Job
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing.conformance.harness import new_job
@@ -145,3 +145,18 @@ def test_what_was_done_with_an_access_token_bears_its_name(connect):
     assert not hasattr(done, "code")
     events = [msgspec.json.decode(entry.event) for entry in store.feed(0)]
     assert [event["actor"] for event in events if event["type"] == "dispatch:paused"] == ["operator"]
+
+
+def test_the_role_of_a_worker_is_enough_to_work(guarded, connect):
+    with Holdfast(guarded.url, access_token="worker") as hf:
+
+        @hf.task(name="roles", queue="roles")
+        def work(n: int) -> int:
+            return n
+
+        connect("admin").decide(
+            [Enqueue(jobs=(new_job("worked", "roles", {"n": 1}, queue="roles"),)), ResumeDispatch()]
+        )
+        hf.worker(["roles"], until_idle=True).run()
+    with connect("reader").read() as view:
+        assert view.get(Job, "worked").status == "COMPLETED"

@@ -135,7 +135,8 @@ class Holdfast(HasWorkflows):
         engine = self.engine
         # Tasks may have been defined since the store was opened.
         synchronise(engine, list(self._declared.values()))
-        report_undeclared(engine, self.namespace, list(self._declared.values()))
+        if engine.is_authority:  # it reads all schedules, which a coordinator does not show to a mere worker
+            report_undeclared(engine, self.namespace, list(self._declared.values()))
         return Worker(
             engine,
             self.tasks,
