@@ -71,15 +71,17 @@ class Holdfast(HasWorkflows):
         durability: Literal["sync", "relaxed"] = "sync",
         retention: Retention | None = None,
         webhook_allow: Sequence[str] = (),
+        access_token: str | None = None,
     ) -> None:
         """Name the store; it is opened when it is first needed. Raises InvalidValue for what is no URL or no retention.
 
         With `durability="relaxed"`, where the store has it, an answer may leave up to 10 ms before it is on the disk.
         Webhooks go to public addresses, and to the networks of `webhook_allow`, such as `10.0.0.0/8`.
+        A coordinator (`http://HOST:PORT`) is shown the `access_token`, or that of HOLDFAST_ACCESS_TOKEN.
         """
         if durability != "sync":
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
-        super().__init__(url, namespace=namespace, clock=clock)
+        super().__init__(url, namespace=namespace, clock=clock, access_token=access_token)
         self.retention = _checked(retention or Retention())
         if self.retention.executions_max is not None:
             self.workflows.executions_max = self.retention.executions_max
@@ -133,7 +135,8 @@ class Holdfast(HasWorkflows):
         engine = self.engine
         # Tasks may have been defined since the store was opened.
         synchronise(engine, list(self._declared.values()))
-        report_undeclared(engine, self.namespace, list(self._declared.values()))
+        if engine.is_authority:  # it reads all schedules, which a coordinator does not show to a mere worker
+            report_undeclared(engine, self.namespace, list(self._declared.values()))
         return Worker(
             engine,
             self.tasks,

@@ -25,7 +25,7 @@ from holdfast.stores.opening import open_store, parse_url
 class OpensStore:
     """One store by its URL, with at most one engine of its own in this process."""
 
-    def __init__(self, url: str, *, namespace: str, clock: Clock | None) -> None:
+    def __init__(self, url: str, *, namespace: str, clock: Clock | None, access_token: str | None = None) -> None:
         """Name the store. Raises InvalidValue for a URL or a namespace that is none."""
         parse_url(url)
         if namespace and not is_name(namespace):
@@ -33,6 +33,7 @@ class OpensStore:
         self.url = url
         self.namespace = namespace
         self._clock = clock
+        self._access_token = access_token
         self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._pid = 0
@@ -59,7 +60,8 @@ class OpensStore:
             return engine
         with self._lock:
             if self._engine is None or self._pid != os.getpid():
-                self._engine = Engine(open_store(self.url, clock=self._clock), clock=self._clock)
+                store = open_store(self.url, clock=self._clock, access_token=self._access_token)
+                self._engine = Engine(store, clock=self._clock)
                 self._pid = os.getpid()
                 recover(self._engine)
                 self._prepare(self._engine)

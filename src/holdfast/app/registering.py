@@ -53,9 +53,9 @@ class ShellTaskMaker(Protocol):
 class HasTasks(OpensStore):
     """An application's store, and the tasks whose jobs it keeps."""
 
-    def __init__(self, url: str, *, namespace: str, clock: Clock | None) -> None:
+    def __init__(self, url: str, *, namespace: str, clock: Clock | None, access_token: str | None = None) -> None:
         """Begin without any task."""
-        super().__init__(url, namespace=namespace, clock=clock)
+        super().__init__(url, namespace=namespace, clock=clock, access_token=access_token)
         self.tasks = Registry()
         #: How the payloads of tasks are typed, by name.
         self.codecs: dict[str, SignatureCodec] = {}

@@ -165,9 +165,9 @@ def _signal(one: Signal) -> tuple[str, str]:
 class HasWorkflows(HasTasks, Inside):
     """An application's tasks, and the workflows that call them."""
 
-    def __init__(self, url: str, *, namespace: str, clock: Clock | None) -> None:
+    def __init__(self, url: str, *, namespace: str, clock: Clock | None, access_token: str | None = None) -> None:
         """Begin without any workflow."""
-        super().__init__(url, namespace=namespace, clock=clock)
+        super().__init__(url, namespace=namespace, clock=clock, access_token=access_token)
         #: The workflows by name and version.
         self.workflows = Definitions(SignatureCodec)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Command → where it lives, and the line `--help` shows. Nothing is imported before it is called.
 COMMANDS = {
+    "access": ("holdfast.web.accesses:access", "Make, list and revoke access tokens of a coordinator."),
     "bench": ("holdfast.cli.bench:bench", "Measure, beside the bare limit of this machine."),
     "completion": ("holdfast.cli.completion:completion", "Print what a shell needs for completion."),
     "demo": ("holdfast.cli.demo:demo", "Kill a worker in the middle of its jobs, and count what is left."),
@@ -30,6 +31,7 @@ COMMANDS = {
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
     "reservations": ("holdfast.cli.reservations:reservations", "Look at who keeps a queue to himself, end it."),
     "schedules": ("holdfast.cli.schedules:schedules", "Look at what runs by the clock, make it, change it."),
+    "serve": ("holdfast.web.command:serve", "Offer a store to other processes and hosts."),
     "status": ("holdfast.cli.status:status", "The store on one page."),
     "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
     "templates": ("holdfast.cli.templates:templates", "Look at templates, make jobs from them."),

@@ -32,7 +32,7 @@ from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
 from holdfast.rules.leases import IN_THE_WAY
 from holdfast.rules.state import Lane
-from holdfast.stores.protocol import Batch, Joinable, Store, View
+from holdfast.stores.protocol import Batch, Elsewhere, Joinable, Store, View
 
 #: Commands one batch takes before others must wait for the next; bounds how long the first of them waits.
 BATCH = 1000
@@ -87,16 +87,20 @@ class Engine:
         self.store = store
         #: The process that may use it. A forked child has no thread that would open the locks it inherited.
         self._pid = os.getpid()
-        self.time = Timekeeper(clock or SystemClock())
+        #: Who decides instead, if it is another process.
+        self._elsewhere = store if isinstance(store, Elsewhere) else None
+        self.time = Timekeeper(self._elsewhere.clock if self._elsewhere is not None else clock or SystemClock())
         self.watch = LeaseWatch()
         self.turn_watch = TurnWatch()
         #: The last time the wall clock jumped forward.
         self.jump: ClockJump | None = None
         #: The wall clock was set back, and far leases have not been looked at yet.
         self.stepped_back = False
-        #: This opening of the store; local workers put it into their leases.
-        self.session_id = self.new_id()
-        store.sessions.hold(self.session_id)
+        #: This opening of the store; local workers put it into their leases. None where another process decides: it
+        #: could not tell whether this one lives, and goes by leases alone.
+        self.session_id = self.new_id() if self.is_authority else None
+        if self.session_id is not None:
+            store.sessions.hold(self.session_id)
         #: When old content is looked for again, by the monotonic clock.
         self.next_sweep = 0.0
         self._lock = threading.Lock()
@@ -108,6 +112,11 @@ class Engine:
         #: The contradiction at which this authority stopped.
         self._stopped: CorruptState | None = None
         self._closed = False
+
+    @property
+    def is_authority(self) -> bool:
+        """Whether commands are decided here, and time's own ones are sent from here; otherwise by a coordinator."""
+        return self._elsewhere is None
 
     # --- commands ---------------------------------------------------------------------------------------------------
 
@@ -121,6 +130,10 @@ class Engine:
         Raises StoreError if the store failed: then the outcome is unknown, and sending the same commands again after
         reopening settles it.
         """
+        if self._elsewhere is not None:
+            self._demand_own()
+            self._demand_ready()
+            return self._elsewhere.decide(commands)
         waiter = _Waiter([admitted(command, self.store.blobs) for command in commands])
         try:
             self._join(waiter)

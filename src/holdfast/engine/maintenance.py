@@ -76,6 +76,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def recover(engine: Engine) -> Report:
     """Mend what damage left, end what an earlier opening left behind, then whatever has lapsed. Before dispatch."""
+    if not engine.is_authority:
+        return Report()
     steps = Steps()
     # First: what is broken could not even be ended.
     broken = steps.do("mend", lambda: mend(engine), Mended())
@@ -97,7 +99,7 @@ def recover(engine: Engine) -> Report:
 
 def _end_sessions(engine: Engine) -> int:
     """End what earlier openings held, where the lock of this one proves them gone."""
-    if engine.store.promises.many_processes:
+    if engine.store.promises.many_processes or engine.session_id is None:
         return 0
     return _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
 
@@ -114,6 +116,8 @@ def mend(engine: Engine, *, chains: bool = False) -> Mended:
     Looked at first: whoever opens a whole store does not wait for others who write.
     """
     found = Mended()
+    if not engine.is_authority:
+        return found
     command = Mend(chains=chains, limit=LIMIT)
     while found != Mended() or engine.would_change(command):
         outcome = engine.ask(command)

@@ -1,4 +1,4 @@
-"""Opening a store by its URL, the only configuration there is: `memory:`, `dir:PATH`, `wal:PATH`, `sqlite:PATH`.
+"""Opening a store by its URL, the only configuration there is: `sqlite:PATH`, `http://HOST:PORT` and others.
 
 Stores are imported when asked for, so that a program pays only for the one it uses.
 """
@@ -6,11 +6,12 @@ Stores are imported when asked for, so that a program pays only for the one it u
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from holdfast.clock import Clock
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidValue, MissingExtra
 from holdfast.stores.protocol import Store
 
 #: Scheme → option → its values.
@@ -19,7 +20,11 @@ _OPTIONS = {
     "dir": {"network": ("refuse", "allow")},
     "wal": {"network": ("refuse", "allow"), "durability": ("sync", "relaxed")},
     "sqlite": {"network": ("refuse", "allow")},
+    "http": {},
+    "https": {},
 }
+#: A coordinator: a host, perhaps a port, perhaps a path below which it was put; no user, no query.
+_HOST = re.compile(r"//[^/@?#\s]+(/[^?#\s]*)?")
 
 
 class StoreUrl(NamedTuple):
@@ -42,11 +47,13 @@ def parse_url(url: str) -> StoreUrl:
     if not colon or scheme not in _OPTIONS:
         raise InvalidValue(
             f"{url!r} is not a store URL.",
-            hint="Use memory:, dir:PATH, wal:PATH or sqlite:PATH, for example sqlite:jobs.db.",
+            hint="Use memory:, dir:PATH, wal:PATH, sqlite:PATH or http://HOST:PORT, for example sqlite:jobs.db.",
             url=url,
         )
     if bool(path) == (scheme == "memory") or not _can_be_path(path):
         raise InvalidValue(f"{url!r}: {scheme}: takes {'no path' if scheme == 'memory' else 'a path'}.", url=url)
+    if scheme in {"http", "https"} and not _HOST.fullmatch(rest):
+        raise InvalidValue(f"{url!r} names no coordinator.", hint="Use http://HOST:PORT.", url=url)
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():
         if value not in _OPTIONS[scheme].get(name, ()):
@@ -63,8 +70,12 @@ def _can_be_path(path: str) -> bool:
         return False
 
 
-def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) -> Store:
+def open_store(
+    url: str, *, clock: Clock | None = None, readonly: bool = False, access_token: str | None = None
+) -> Store:
     """Open or create the store a URL names.
+
+    A coordinator may ask for an `access_token`; the others have none.
 
     Raises InvalidValue for a URL that is none, StoreError if the store cannot be opened.
     """
@@ -86,7 +97,22 @@ def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) 
                 network="allow" if where.network else "refuse", durability="relaxed" if where.relaxed else "full"
             )
             return WalStore.open(where.path, clock=clock, options=options, readonly=readonly)
+        case "http" | "https":
+            return _open_http(url, clock, access_token)
         case _:
             from holdfast.stores.sqlite import SqliteStore  # noqa: PLC0415 - the same
 
             return SqliteStore.open(where.path, network=where.network, readonly=readonly, clock=clock)
+
+
+def _open_http(url: str, clock: Clock | None, access_token: str | None) -> Store:
+    try:
+        from holdfast.stores.http import HttpStore  # noqa: PLC0415 - only what is used is imported
+    except ModuleNotFoundError as missing:
+        if missing.name != "httpx2":
+            raise
+        raise MissingExtra(
+            "a coordinator is reached with the package httpx2, which is not installed. Nothing was opened.",
+            hint="pip install 'holdfast[web]'",
+        ) from missing
+    return HttpStore.open(url, access_token=access_token, clock=clock)

@@ -9,11 +9,13 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from holdfast.clock import Clock
 from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.outcomes import Outcome
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus
@@ -324,6 +326,24 @@ class HandMade(Protocol):
 
     def set_aside(self) -> int:
         """Count the files that could not be used, and wait for somebody to look at them."""
+        ...
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A store whose commands another process decides. It is the authority; recovery and the tick are its own."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time by which that process decides, as well as it is known here."""
+        ...
+
+    def decide(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Have commands decided, in order, each atomic alone; return when their outcomes are durable.
+
+        - Raises StoreBusy if nothing was done, or if sending the same anew does no harm.
+        - Raises StoreFailed if the outcome is unknown: the same commands, with the same ids, settle it.
+        """
         ...
 
 

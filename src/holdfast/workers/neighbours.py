@@ -23,11 +23,12 @@ class Neighbours:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         #: When to look next (monotonic); first at once, for somebody may have died before.
-        self.look_at = 0.0
+        self.look_at = 0.0 if engine.is_authority else _NEVER
 
     def stir(self, now: float) -> None:
         """Hear that something has happened in the store: a neighbour may have begun a job."""
-        self.look_at = min(self.look_at, now + LOOK_S)
+        if self._engine.is_authority:  # a coordinator looks after its own
+            self.look_at = min(self.look_at, now + LOOK_S)
 
     def look(self, now: float) -> bool:
         """Look, if it is time; tell whether anything was taken from the dead."""

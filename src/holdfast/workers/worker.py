@@ -102,7 +102,9 @@ class Worker:
         self._workflows = me.workflows
         self._scope = scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
         self.presence = Presence(engine, me)
-        courier = Courier(engine, Sender(allow=webhook_allow), self.slots.poke)
+        # A coordinator sends and ticks by itself.
+        alone = engine.is_authority
+        courier = Courier(engine, Sender(allow=webhook_allow), self.slots.poke) if alone else None
         self._chores = Chores(engine, self.slots.poke, self.presence, courier)
         self._chores.grant = self._follow
         self.turns: Turns = NoTurns()
@@ -110,9 +112,8 @@ class Worker:
             from holdfast.workers.turns.desk import TurnDesk  # noqa: PLC0415 - workers without workflows do not pay
 
             self.turns = TurnDesk(engine, workflows, self.slots.poke, loops[0].spawn, turns=turns)
-        self.pump = Pump(
-            engine, self.slots, scope, retention or Retention(), self._chores, self.turns, until_idle=until_idle
-        )
+        kept = retention or Retention() if alone else None
+        self.pump = Pump(engine, self.slots, scope, kept, self._chores, self.turns, until_idle=until_idle)
         self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)
         #: Called when the pump has ended.
         self._ended: Callable[[], None] = lambda: None

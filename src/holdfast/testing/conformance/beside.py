@@ -143,15 +143,18 @@ class DeadProcesses(Topic):
 
     def test_an_opening_that_lives_is_not_gone_and_one_unknown_is_not_either(self, harness: Harness) -> None:
         own = harness.engine.session_id
+        assert own is not None
         assert harness.store.sessions.gone({own, "nobody", ""}) == set()
         assert harness.store.sessions.gone(()) == set()
 
     def test_an_opening_that_was_closed_is_gone(self, harness: Harness) -> None:
         other = harness.second()
-        sessions = harness.store.sessions
-        assert sessions.gone({other.session_id}) == set()
+        sessions, gone, own = harness.store.sessions, other.session_id, harness.engine.session_id
+        assert gone is not None
+        assert own is not None
+        assert sessions.gone({gone}) == set()
         other.close()
-        assert sessions.gone({other.session_id, harness.engine.session_id}) == {other.session_id}
+        assert sessions.gone({gone, own}) == {gone}
 
     def test_the_leases_of_an_opening_that_is_gone_end_at_once_and_no_others(self, harness: Harness) -> None:
         other, third = harness.second(), harness.second()

@@ -304,6 +304,7 @@ class Owed(Topic):
         webhook(harness)
         harness.enqueue("a")
         harness.take(session_id="an earlier opening")
+        assert harness.engine.session_id is not None
         harness.ask(EndSessions(session_id=harness.engine.session_id))
         harness.recover()
         assert events(harness) == ["job.run.lost"]

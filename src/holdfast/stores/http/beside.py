@@ -1,0 +1,130 @@
+"""What a coordinator's store keeps beside its records, reached over the line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.errors import HoldfastError, NotFound, StoreDamaged, WorkerNotFound
+from holdfast.model.ids import RunId
+from holdfast.model.logs import LogLine, NumberedLine
+from holdfast.model.times import Timestamp
+from holdfast.model.workers import Wish, WorkerInfo
+from holdfast.stores.http.calling import Line, Request
+from holdfast.stores.http.wire import Beat, Heartbeat, Lines, Roll, RunLines, encode
+
+
+class HttpBlobs:
+    """Content by its hash. Verified on both sides."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def put(self, content: bytes) -> str:
+        """Keep content, durably, and give its hash."""
+        digest = hashlib.sha256(content).hexdigest()
+        self._line.send(Request("PUT", f"/blobs/{digest}", content))
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """Give the content."""
+        content = self._line.send(Request("GET", f"/blobs/{digest}"))
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise StoreDamaged(f"blob {digest}: other bytes arrived. They were not used.", digest=digest)
+        return content
+
+    def has(self, digest: str) -> bool:
+        """Tell whether there is such a blob."""
+        try:
+            self._line.send(Request("HEAD", f"/blobs/{digest}"))
+        except NotFound:
+            return False
+        return True
+
+    def sweep(self, before: Timestamp, limit: int) -> int:
+        """Leave it to the coordinator."""
+        del before, limit
+        return 0
+
+
+class HttpLogs:
+    """The lines of runs."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def add(self, lines: Sequence[tuple[RunId, LogLine]]) -> None:
+        """Keep lines; where the coordinator cannot be reached, they are lost."""
+        try:
+            self._line.send(Request("POST", "/lines", encode(Lines(list(lines)))))
+        except HoldfastError:
+            return
+
+    def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[NumberedLine]:
+        """Give the lines of a run."""
+        asked = {"run": run_id, "after": str(after), "limit": str(limit)}
+        return msgspec.json.decode(self._line.send(Request("GET", "/lines", params=asked)), type=RunLines).lines
+
+    def path(self, run_id: RunId) -> str | None:
+        """Give none: they are files of another machine."""
+        del run_id
+        return None
+
+    def sweep(self, before: Timestamp, limit: int) -> int:
+        """Leave it to the coordinator."""
+        del before, limit
+        return 0
+
+
+class HttpRoster:
+    """The workers of a coordinator."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        #: Worker → what its last heartbeat brought, so that asking costs nothing beyond it.
+        self._wishes: dict[str, Wish | None] = {}
+
+    def note(self, worker: WorkerInfo) -> None:
+        """Tell of a worker."""
+        self._wishes[worker.worker_id] = self._beat(worker.worker_id, Heartbeat(worker=worker)).wish
+
+    def drop(self, worker_id: str) -> None:
+        """Tell that a worker has stopped."""
+        self._wishes.pop(worker_id, None)
+        self._line.send(Request("DELETE", f"/workers/{quote(worker_id)}"))
+
+    def all(self) -> Sequence[WorkerInfo]:
+        """Give every worker of the last day."""
+        return msgspec.json.decode(self._line.send(Request("GET", "/workers")), type=Roll).workers
+
+    def ask(self, worker_id: str, wish: Wish) -> bool:
+        """Leave a wish."""
+        try:
+            self._line.send(Request("POST", f"/workers/{quote(worker_id)}/{wish.value}"))
+        except WorkerNotFound:
+            return False
+        return True
+
+    def wish(self, worker_id: str) -> Wish | None:
+        """Give the wish left for a worker."""
+        self._wishes[worker_id] = found = self._beat(worker_id, Heartbeat()).wish
+        return found
+
+    def _beat(self, worker_id: str, beat: Heartbeat) -> Beat:
+        sent = Request("POST", f"/workers/{quote(worker_id)}/heartbeat", encode(beat))
+        return msgspec.json.decode(self._line.send(sent), type=Beat)
+
+
+class NoSessions:
+    """Openings of a coordinator's store are its own; whoever works elsewhere is known by leases alone."""
+
+    def hold(self, session_id: str) -> None:
+        """Do nothing."""
+
+    def gone(self, session_ids: Collection[str]) -> set[str]:
+        """Give none: nothing is provable from here."""
+        del session_ids
+        return set()

@@ -1,0 +1,183 @@
+"""The store of a coordinator elsewhere: commands are decided there, look-ups asked there.
+
+It has no batch of its own (`write` refuses). Upkeep, that is trimming, sweeping, checking and snapshots, is left to the
+coordinator.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import NoReturn, cast
+
+import msgspec
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import InvalidOperation
+from holdfast.model.commands import Command, Complete, Extend, Fail, GiveUp, Lease, Release, Snooze
+from holdfast.model.ids import uuid7
+from holdfast.model.outcomes import Outcome
+from holdfast.model.times import Timestamp, milliseconds, stamp
+from holdfast.stores.http.beside import HttpBlobs, HttpLogs, HttpRoster, NoSessions
+from holdfast.stores.http.calling import Line, Request
+from holdfast.stores.http.view import HttpView
+from holdfast.stores.http.wire import (
+    LONGEST_WAIT_S,
+    MOST_BYTES,
+    MOST_COMMANDS,
+    Changes,
+    Commands,
+    Facing,
+    FeedPage,
+    Look,
+    Outcomes,
+    Seen,
+    encode,
+)
+from holdfast.stores.protocol import Batch, Durability, Entry, Finding, Promises, View
+
+#: Seconds without an answer after which a caller is told.
+PATIENCE_S = 30.0
+#: Reports are known by their tokens, and a lease nobody heard of lapses: asking anew under other ids does no harm.
+_REPEATABLE = (Lease, Extend, Complete, Fail, Snooze, GiveUp, Release)
+
+
+class HttpStore:
+    """A coordinator, as a store."""
+
+    def __init__(self, line: Line, facing: Facing) -> None:
+        """Use a coordinator that has answered."""
+        self._line = line
+        self.promises = Promises(
+            name="http", durability=Durability(facing.durability), many_processes=True, reopens=True
+        )
+        self.blobs = HttpBlobs(line)
+        self.logs = HttpLogs(line)
+        self.workers = HttpRoster(line)
+        self.sessions = NoSessions()
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        access_token: str | None = None,
+        clock: Clock | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> HttpStore:
+        """Reach the coordinator at `url`. Raises StoreBusy if nobody answers, Unauthorized if it knows better."""
+        token = access_token or os.environ.get("HOLDFAST_ACCESS_TOKEN")
+        line = Line(url, token, clock or SystemClock(), patience_s)
+        try:
+            return cls(line, msgspec.json.decode(line.send(Request("GET", "/facing")), type=Facing))
+        except BaseException:
+            line.close()
+            raise
+
+    # --- commands, decided elsewhere ----------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """The coordinator's time."""
+        return self._line.time
+
+    def decide(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Have the coordinator decide these, in order; those that fit into one request are committed together."""
+        outcomes: list[Outcome] = []
+        for portion in _portions([self._named(command) for command in commands]):
+            is_repeatable = all(isinstance(command, _REPEATABLE) for command in portion)
+            sent = Request("POST", "/commands", encode(Commands(portion)), is_repeatable=is_repeatable)
+            outcomes += msgspec.json.decode(self._line.send(sent), type=Outcomes).outcomes
+        return outcomes
+
+    def _named(self, command: Command) -> Command:
+        """Give the command an id, if it has none: by it a repetition is known."""
+        if command.cmd:
+            return command
+        now = milliseconds(stamp(self.clock.now()))
+        return msgspec.structs.replace(command, cmd=uuid7(now, _chance(), _chance()))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[View]:
+        """Open a view, whose look-ups are requests."""
+        # Its look-ups are made from the protocol itself, which no type checker can follow.
+        yield cast("View", HttpView(self._look, lambda: self._changes(0, 0.0)))
+
+    def _look(self, look: Look) -> Seen:
+        return msgspec.json.decode(self._line.send(Request("POST", "/look", encode(look))), type=Seen)
+
+    def _changes(self, after: int, wait_s: float) -> int:
+        asked = {"after": str(after), "wait": f"{wait_s:.3f}"}
+        answer = self._line.send(Request("GET", "/changes", params=asked, wait_s=wait_s))
+        return msgspec.json.decode(answer, type=Changes).seq
+
+    def feed(self, after: int) -> Iterator[Entry]:
+        """Walk the events above `after`."""
+        more = True
+        while more:
+            asked = {"after": str(after)}
+            page = msgspec.json.decode(self._line.send(Request("GET", "/feed", params=asked)), type=FeedPage)
+            yield from page.entries
+            more = page.more
+            after = page.entries[-1].seq if page.entries else after
+
+    def wait(self, after: int, timeout: float | None) -> bool:
+        """Wait for an event above `after`, by long polls."""
+        ends_at = None if timeout is None else self.clock.monotonic() + timeout
+        while True:
+            left_s = LONGEST_WAIT_S if ends_at is None else ends_at - self.clock.monotonic()
+            if self._changes(after, min(LONGEST_WAIT_S, max(0.0, left_s))) > after:
+                return True
+            if left_s <= 0:
+                return False
+
+    # --- what the coordinator does by itself --------------------------------------------------------------------------
+
+    def write(self) -> AbstractContextManager[Batch]:
+        """Refuse: only the coordinator writes."""
+        self._refuse("written to")
+
+    def trim(self, before: Timestamp, limit: int, *, upto: int = 0) -> int:
+        """Leave it to the coordinator."""
+        del before, limit, upto
+        return 0
+
+    def check(self) -> list[Finding]:
+        """Refuse: it reads every byte, there."""
+        self._refuse("checked")
+
+    def snapshot(self) -> None:
+        """Refuse."""
+        self._refuse("snapshotted")
+
+    def _refuse(self, done: str) -> NoReturn:
+        raise InvalidOperation(
+            f"{self._line.url} is a coordinator; its store is {done} where it runs. Nothing was done.",
+            hint="Run the command on that machine, with --store naming the coordinator's own store.",
+        )
+
+    def close(self) -> None:
+        """Hang up."""
+        self._line.close()
+
+
+def _portions(commands: list[Command]) -> Iterator[list[Command]]:
+    """Cut a batch so that each part fits into a request. A command too large for any goes alone, to be refused."""
+    portion: list[Command] = []
+    size = 0
+    for command in commands:
+        length = len(encode(command)) + 1
+        if portion and (len(portion) == MOST_COMMANDS or size + length > MOST_BYTES - 1024):
+            yield portion
+            portion, size = [], 0
+        portion.append(command)
+        size += length
+    if portion:
+        yield portion
+
+
+def _chance() -> int:
+    return int.from_bytes(os.urandom(8))

@@ -1,0 +1,94 @@
+"""The file of access tokens: JSON, readable by its owner alone, with hashes in place of the tokens themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import InvalidOperation, InvalidValue, NotFound
+from holdfast.model.access import Access, Role
+from holdfast.model.ids import NAME_HINT, is_name
+from holdfast.model.times import Timestamp
+
+#: Begins every access token, so that people and scanners know one when they see it.
+PREFIX = "hfa_"
+
+
+class _File(msgspec.Struct, frozen=True):
+    accesses: list[Access]
+
+
+def state_dir() -> Path:
+    """Give the directory where programs of this user keep what outlives them."""
+    named = os.environ.get("HOLDFAST_STATE_DIR")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "holdfast"
+
+
+def read(path: Path) -> list[Access]:
+    """Give what the file holds; nothing if there is none.
+
+    Raises InvalidOperation if others could read it, InvalidValue for what is no such file.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read()
+    except FileNotFoundError:
+        return []
+    if stat.S_IMODE(mode) & 0o077:
+        raise InvalidOperation(
+            f"{path} can be read or written by others. It was not used.", hint=f"chmod 600 {path}", file=str(path)
+        )
+    try:
+        return msgspec.json.decode(content, type=_File).accesses
+    except msgspec.DecodeError as problem:
+        raise InvalidValue(f"{path}: {problem}. It was not used.", file=str(path)) from problem
+
+
+def add(path: Path, name: str, roles: tuple[Role, ...], namespaces: tuple[str, ...] | None, now: Timestamp) -> str:
+    """Make an access token and give it: the only time it is seen. Raises InvalidValue, or InvalidOperation if taken."""
+    if not is_name(name):
+        raise InvalidValue(f"name: {name!r:.80} is not a name.", hint=NAME_HINT, field="name")
+    if not roles:
+        raise InvalidValue("role: none was given.", field="role")
+    before = read(path)
+    if any(access.name == name for access in before):
+        raise InvalidOperation(f"an access token named {name!r} is there. Nothing was made.", hint="Revoke it first.")
+    token = PREFIX + secrets.token_urlsafe(32)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    _write(path, [*before, Access(name=name, roles=roles, namespaces=namespaces, digest=digest, created_at=now)])
+    return token
+
+
+def revoke(path: Path, name: str) -> None:
+    """Forget an access token; a coordinator that runs learns of it when it is started again. Raises NotFound."""
+    before = read(path)
+    after = [access for access in before if access.name != name]
+    if len(after) == len(before):
+        raise NotFound(f"there is no access token named {name!r:.80}. Nothing was changed.")
+    _write(path, after)
+
+
+def _write(path: Path, accesses: list[Access]) -> None:
+    """Replace the file whole: written beside it for its owner alone, synced, renamed, the directory synced."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(_File(accesses))))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

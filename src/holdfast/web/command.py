@@ -1,0 +1,51 @@
+"""`holdfast serve`: offer a store to other processes and hosts until told to stop."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.web import accessfile
+from holdfast.web.serving import HOST, PORT, Listening, Serving
+
+
+@click.command()
+@click.option(
+    "--store",
+    metavar="URL",
+    envvar="HOLDFAST_STORE",
+    help="The store; else HOLDFAST_STORE, else wal: in the state directory.",
+)
+@click.option("--host", default=HOST, show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 for any that is free.")
+@click.option(
+    "--access",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file of access tokens; default: access.json in the state directory.",
+)
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="A certificate, in PEM.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
+def serve(
+    *, store: str | None, host: str, port: int, access: Path | None, tls_cert: str | None, tls_key: str | None
+) -> None:
+    """Be the authority over a store, for workers and programs elsewhere: Holdfast("http://127.0.0.1:8480").
+
+    Beyond this machine it listens only with access tokens and TLS. SIGTERM or SIGINT ends it cleanly.
+    """
+    state = accessfile.state_dir()
+    if store is None:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store = f"wal:{state / 'serve'}"
+    listening = Listening(
+        host=host,
+        port=port,
+        accesses=accessfile.read(access or state / "access.json"),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+    serving = Serving(store, listening)
+    print(f"{serving.url} serves {store}", file=sys.stderr, flush=True)  # noqa: T201 - its product
+    serving.run()
+    print("stopped", file=sys.stderr, flush=True)  # noqa: T201 - the same

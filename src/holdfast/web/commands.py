@@ -1,0 +1,38 @@
+"""Commands and leases: what changes anything."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import InvalidValue, PayloadTooLarge
+from holdfast.model.commands import Lease
+from holdfast.model.outcomes import Refusal
+from holdfast.stores.http.wire import LONGEST_WAIT_S, MOST_COMMANDS, Commands, LeaseWish, Outcomes
+from holdfast.web.bodies import answer, decoded
+from holdfast.web.coordinator import coordinator_of
+from holdfast.web.guard import access_of
+
+
+async def post_commands(request: Request) -> Response:
+    """Decide a batch: each command atomic alone, answered in order, durable together."""
+    batch = (await decoded(request, Commands)).commands
+    if len(batch) > MOST_COMMANDS:
+        raise PayloadTooLarge(f"{len(batch):,} commands are more than {MOST_COMMANDS}. Nothing was done.")
+    return answer(Outcomes(await coordinator_of(request).decide(access_of(request), batch)))
+
+
+async def post_lease(request: Request) -> Response:
+    """Lease, and wait for work if there is none."""
+    wish = await decoded(request, LeaseWish)
+    if not 0 <= wish.wait_s <= LONGEST_WAIT_S:
+        raise InvalidValue(f"wait_s: {wish.wait_s} is not from 0 to {LONGEST_WAIT_S:g}.", field="wait_s")
+    coordinator, access = coordinator_of(request), access_of(request)
+    (command,) = await coordinator.in_thread(lambda: coordinator.admitted(access, [wish.lease]))
+    if isinstance(command, Refusal):
+        raise command.error()
+    assert isinstance(command, Lease)
+    outcome = await coordinator.line.lease(command, wish.wait_s)
+    if isinstance(outcome, Refusal):
+        raise outcome.error()
+    return answer(outcome)

@@ -1,0 +1,152 @@
+"""The coordinator: the engine of one store, and what its requests share. Made and ended inside the server's event loop.
+
+Handlers are tasks of the loop; whatever touches the store runs in a thread, where the engine's group commit makes one
+of all that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from holdfast.engine.engine import Engine
+from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreError, StoreFailed
+from holdfast.model.access import LOCAL, Access
+from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
+from holdfast.model.flowcommands import FetchActivity, FetchTurn
+from holdfast.model.outcomes import Outcome, Refusal, refuse
+from holdfast.rules.access import may_reach, may_send
+from holdfast.web.bell import Bell
+from holdfast.web.keeping import Keeper
+from holdfast.web.line import Line
+
+log = logging.getLogger("holdfast.serve")
+
+#: Requests that touch the store at once.
+THREADS = 64
+#: Commands that may name an opening of the store; nobody outside this process has one.
+_HOLDS = (Lease, FetchTurn, FetchActivity, Reserve, StartDirect)
+
+#: After these only reopening settles what is so.
+_FATAL = (StoreFailed, CorruptState)
+
+T = TypeVar("T")
+
+
+class Coordinator:
+    """One authority, offered to others."""
+
+    def __init__(self, engine: Engine, failed: Callable[[], None] = lambda: None) -> None:
+        """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop."""
+        self.engine = engine
+        #: Why it answers nothing any more.
+        self.failure: BaseException | None = None
+        self._failed = failed
+        self._threads = ThreadPoolExecutor(THREADS, "holdfast-http")
+        self.bell = Bell(engine, self._fail)
+        self.line = Line(self.bell, self._submit)
+        self._keeper: Keeper | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to keep the store, and to serve those who wait."""
+        loop = asyncio.get_running_loop()
+
+        def failed(error: BaseException) -> None:
+            loop.call_soon_threadsafe(self._fail, error)
+
+        self._keeper = Keeper(self.engine, failed)
+        self.bell.start()
+        self._serving = asyncio.create_task(self.line.serve())
+        self._keeper.start()
+
+    async def close(self) -> None:
+        """Let everyone go and end what runs here. The engine is closed by who made it."""
+        self.bell.close()
+        if self._serving is not None:
+            await self._serving
+        if self._keeper is not None:
+            await asyncio.to_thread(self._keeper.close)
+        await asyncio.to_thread(self.bell.join)
+        await asyncio.to_thread(self._threads.shutdown)
+
+    # --- for handlers -------------------------------------------------------------------------------------------------
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do what touches the store. A store that failed stops the coordinator: only reopening can settle it."""
+        if self.failure is not None:
+            raise StoreFailed("the coordinator has stopped at an error of its store. Nothing was done.")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except StoreError as problem:
+            if isinstance(problem, _FATAL):
+                self._fail(problem)
+            raise
+
+    async def decide(self, access: Access, commands: Sequence[Command]) -> list[Outcome]:
+        """Decide commands of somebody, in order; what they may not send is refused in its place."""
+        return await self.in_thread(lambda: self._decide(access, commands))
+
+    def admitted(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
+        """Give the commands as they may be decided, each with who asks, or its refusal. Touches the store."""
+        with self.engine.read() as view:
+            return [
+                self._owned(access, command)
+                if may_send(access, command) and may_reach(access, command, view)
+                else refuse(
+                    Forbidden,
+                    f"{access.name or 'nobody from outside'} may not send {command.__struct_config__.tag} there. "
+                    "Nothing was changed.",
+                )
+                for command in commands
+            ]
+
+    def _decide(self, access: Access, commands: Sequence[Command]) -> list[Outcome]:
+        judged = self.admitted(access, commands)
+        outcomes = iter(self.engine.submit_many([one for one in judged if not isinstance(one, Refusal)]))
+        return [one if isinstance(one, Refusal) else next(outcomes) for one in judged]
+
+    async def _submit(self, commands: Sequence[Command]) -> list[Outcome]:
+        return await self.in_thread(lambda: self.engine.submit_many(commands))
+
+    def _owned(self, access: Access, command: Command) -> Command:
+        """Write down who asks, and what no stranger can have."""
+        changes: dict[str, object] = {"cmd": command.cmd or self.engine.new_id()}
+        if access is not LOCAL:
+            changes["actor"] = access.name
+        if isinstance(command, _HOLDS):
+            changes["session_id"] = None
+        if access is not LOCAL and isinstance(command, Enqueue):
+            changes["jobs"] = tuple(_submitted(job, access) for job in command.jobs)
+        if access is not LOCAL and isinstance(command, CreateGroup):
+            changes["members"] = tuple(
+                _submitted(one, access) if isinstance(one, NewJob) else one for one in command.members
+            )
+            changes["callback"] = None if command.callback is None else _submitted(command.callback, access)
+        return msgspec.structs.replace(command, **changes)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None and not self.bell.is_closed:
+            self.failure = error
+            problem = error.message if isinstance(error, HoldfastError) else repr(error)
+            log.error("serve.failed", extra={"problem": problem})
+            self._failed()
+
+
+def _submitted(job: NewJob, access: Access) -> NewJob:
+    return msgspec.structs.replace(job, submitted_by=access.name)
+
+
+def coordinator_of(request: Request) -> Coordinator:
+    """Give the coordinator a request was sent to."""
+    found = request.app.state.coordinator
+    assert isinstance(found, Coordinator)
+    return found

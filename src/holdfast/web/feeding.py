@@ -1,0 +1,84 @@
+"""The feed: every event in order, as a stream that resumes where it was cut, or in pages for `http:` stores.
+
+Secrets of webhooks are left out: they sign deliveries, which the coordinator sends itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from holdfast.errors import Forbidden, InvalidValue
+from holdfast.rules.access import may_read_all
+from holdfast.stores.http.wire import MOST_ENTRIES, FeedPage, encode
+from holdfast.stores.protocol import Entry
+from holdfast.web.bodies import answer, number
+from holdfast.web.coordinator import Coordinator, coordinator_of
+from holdfast.web.guard import access_of
+
+#: Seconds after which a silent stream says that it lives.
+ALIVE_S = 15.0
+STREAM = "text/event-stream"
+
+
+async def get_feed(request: Request) -> Response:
+    """Give the events above `after`, or above the last one a stream had."""
+    access = access_of(request)
+    if not may_read_all(access):
+        raise Forbidden(f"{access.name} may not read the feed.")
+    after, coordinator = _after(request), coordinator_of(request)
+    # The first page is read before anything is answered: what was pruned is said by a status.
+    page = await _page(coordinator, after)
+    if "application/json" in request.headers.get("accept", ""):
+        return answer(page)
+    return StreamingResponse(
+        _stream(coordinator, page, after), media_type=STREAM, headers={"Cache-Control": "no-store"}
+    )
+
+
+def _after(request: Request) -> int:
+    last = request.headers.get("last-event-id")
+    if last is None:
+        return int(number(request, "after", 0, 2**62))
+    if not last.isdecimal():
+        raise InvalidValue(f"Last-Event-ID: {last!r:.40} is no number.", field="Last-Event-ID")
+    return int(last)
+
+
+async def _page(coordinator: Coordinator, after: int) -> FeedPage:
+    def read() -> FeedPage:
+        entries = list(islice(coordinator.engine.store.feed(after), MOST_ENTRIES + 1))
+        shown = [_published(entry) for entry in entries[:MOST_ENTRIES]]
+        return FeedPage(entries=shown, more=len(entries) > MOST_ENTRIES)
+
+    return await coordinator.in_thread(read)
+
+
+async def _stream(coordinator: Coordinator, page: FeedPage, after: int) -> AsyncIterator[bytes]:
+    bell = coordinator.bell
+    while not bell.is_closed:
+        for entry in page.entries:
+            after = entry.seq
+            yield b"id: %d\ndata: %s\n\n" % (entry.seq, encode(entry))
+        if not page.more and await bell.wait(after, ALIVE_S) <= after:
+            if bell.is_closed:
+                return
+            yield b": still here\n\n"
+        page = await _page(coordinator, after)
+
+
+def _published(entry: Entry) -> Entry:
+    if b'"secrets"' not in bytes(entry.event):
+        return entry
+    event: dict[str, Any] = msgspec.json.decode(entry.event)
+    if not str(event.get("type", "")).startswith("webhook:"):
+        return entry
+    for part in ("webhook", "changes"):
+        if isinstance(event.get(part), dict):
+            event[part].pop("secrets", None)
+    return Entry(entry.seq, entry.ts, msgspec.Raw(encode(event)))

@@ -1,0 +1,50 @@
+"""What the authority does by itself: a worker's pump that leases nothing.
+
+It ends what has lapsed, fires schedules, sends deliveries, keeps retention and looks after dead neighbours, by the very
+code every local worker runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from holdfast.engine.engine import Engine
+from holdfast.model.commands import Retention
+from holdfast.workers.chores import Chores
+from holdfast.workers.pump import Pump, Scope
+from holdfast.workers.slots import Slots
+from holdfast.workers.tasks import Registry
+from holdfast.workers.webhooks.courier import Courier
+from holdfast.workers.webhooks.sending import Sender
+
+
+class Keeper:
+    """Keeps one store, in a thread of its own."""
+
+    def __init__(self, engine: Engine, failed: Callable[[BaseException], None]) -> None:
+        """Keep the engine's store; `failed` is told, in that thread, what it ended with."""
+        self._failed = failed
+        slots = Slots(1, engine.time.clock.monotonic, lambda _desk: {})
+        self._chores = Chores(engine, slots.poke, None, Courier(engine, Sender(allow=()), slots.poke))
+        scope = Scope(worker_id="coordinator", namespace="", queues=("default",), tasks=Registry())
+        self._pump = Pump(engine, slots, scope, Retention(), self._chores)
+        self._pump.quiet()
+        self._thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, when deliveries that are on their way have arrived."""
+        self._pump.drain(0)
+        self._thread.join()
+
+    def _keep(self) -> None:
+        try:
+            self._pump.run()
+        except BaseException as error:  # noqa: BLE001 - the server must hear of it, whatever it is
+            self._failed(error)
+        finally:
+            self._chores.close()

@@ -1,0 +1,57 @@
+"""Look-ups of the store's state, for `http:` stores."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import Forbidden
+from holdfast.rules.access import may_look, may_see
+from holdfast.stores.http.lookups import look_up
+from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, Seen
+from holdfast.version import __version__
+from holdfast.web.bodies import answer, decoded, number
+from holdfast.web.coordinator import coordinator_of
+from holdfast.web.guard import access_of
+
+
+async def post_look(request: Request) -> Response:
+    """Do one look-up."""
+    look = await decoded(request, Look)
+    coordinator, access = coordinator_of(request), access_of(request)
+    what = look_up(look.look)
+    given = what.given(look)
+    if not may_look(access, what.name, given):
+        raise Forbidden(f"{access.name} may not look up {what.name} there.")
+
+    def see() -> Seen:
+        with coordinator.engine.read() as view:
+            if what.name == "get":
+                found = view.get(given["kind"], given["key"])
+                if found is not None and not may_see(access, found):
+                    raise Forbidden(f"{access.name} may not see that.")
+            return what.call(view, look)
+
+    return answer(await coordinator.in_thread(see))
+
+
+async def get_changes(request: Request) -> Response:
+    """Wait for an event above `after`; say up to where events go."""
+    after, wait_s = int(number(request, "after", 0, 2**62)), number(request, "wait", 0, LONGEST_WAIT_S)
+    coordinator = coordinator_of(request)
+    if wait_s:
+        return answer(Changes(await coordinator.bell.wait(after, wait_s)))
+
+    def newest() -> int:
+        with coordinator.engine.read() as view:
+            return view.seq
+
+    return answer(Changes(await coordinator.in_thread(newest)))
+
+
+async def get_facing(request: Request) -> Response:
+    """Say who answers, and what its acknowledgements survive."""
+    engine = coordinator_of(request).engine
+    durability = engine.store.promises.durability
+    seq = coordinator_of(request).bell.seq
+    return answer(Facing(version=__version__, durability=durability, seq=seq, now=engine.look().now))

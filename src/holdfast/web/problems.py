@@ -1,0 +1,72 @@
+"""Errors as HTTP says them: problem+json, with the status of each class. By type, never by text."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import (
+    BlobMissing,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+    PayloadTooLarge,
+    Refused,
+    ReservationTimeout,
+    StoreDamaged,
+    StoreError,
+    TooManyRequests,
+    Unauthorized,
+    UsageError,
+    VersionConflict,
+)
+from holdfast.stores.http.wire import PROBLEM_TYPE, Problem, encode
+
+#: The first class an error belongs to counts.
+_STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
+    (NotFound, 404),
+    (BlobMissing, 404),
+    (VersionConflict, 412),
+    (ReservationTimeout, 408),
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (TooManyRequests, 429),
+    (Refused, 409),
+    (PayloadTooLarge, 413),
+    (UsageError, 422),
+    (StoreDamaged, 500),
+    (StoreError, 503),
+)
+
+
+def status_of(error: HoldfastError) -> int:
+    """Give the HTTP status of an error."""
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+def response_to(error: HoldfastError) -> Response:
+    """Write an error as an answer."""
+    status = status_of(error)
+    problem = Problem(
+        type=f"urn:holdfast:{error.code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=error.message,
+        code=error.code,
+        hint=error.hint,
+        facts={name: str(fact) for name, fact in error.facts.items()},
+    )
+    headers = {"Cache-Control": "no-store"}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status in {429, 503}:
+        headers["Retry-After"] = "1"
+    return Response(encode(problem), status, headers, media_type=PROBLEM_TYPE)
+
+
+def on_error(_request: Request, error: Exception) -> Response:
+    """Answer what a handler raised."""
+    assert isinstance(error, HoldfastError)
+    return response_to(error)

@@ -1,0 +1,99 @@
+"""What there is, as data: paths, methods, handlers. And the application they make."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.engine.engine import Engine
+from holdfast.errors import HoldfastError
+from holdfast.stores.http.wire import NOW_HEADER, ROOT
+from holdfast.web.commands import post_commands, post_lease
+from holdfast.web.content import get_blob, put_blob
+from holdfast.web.coordinator import Coordinator, coordinator_of
+from holdfast.web.feeding import get_feed
+from holdfast.web.guard import Door, Guard
+from holdfast.web.looking import get_changes, get_facing, post_look
+from holdfast.web.problems import on_error
+from holdfast.web.working import (
+    delete_worker,
+    get_lines,
+    get_workers,
+    post_heartbeat,
+    post_lines,
+    post_wish,
+)
+
+
+async def healthz(_request: Request) -> Response:
+    """Say that the process lives."""
+    return PlainTextResponse("ok\n")
+
+
+async def readyz(request: Request) -> Response:
+    """Say whether commands are taken."""
+    failed = coordinator_of(request).failure is not None
+    return PlainTextResponse("stopped\n" if failed else "ready\n", 503 if failed else 200)
+
+
+API = [
+    Route("/commands", post_commands, methods=["POST"]),
+    Route("/lease", post_lease, methods=["POST"]),
+    Route("/look", post_look, methods=["POST"]),
+    Route("/changes", get_changes, methods=["GET"]),
+    Route("/facing", get_facing, methods=["GET"]),
+    Route("/feed", get_feed, methods=["GET"]),
+    Route("/blobs/{sha256}", put_blob, methods=["PUT"]),
+    Route("/blobs/{sha256}", get_blob, methods=["GET", "HEAD"]),
+    Route("/lines", post_lines, methods=["POST"]),
+    Route("/lines", get_lines, methods=["GET"]),
+    Route("/workers", get_workers, methods=["GET"]),
+    Route("/workers/{worker:path}/heartbeat", post_heartbeat, methods=["POST"]),
+    Route("/workers/{worker:path}/quiet", post_wish, methods=["POST"], name="quiet"),
+    Route("/workers/{worker:path}/stop", post_wish, methods=["POST"], name="stop"),
+    Route("/workers/{worker:path}", delete_worker, methods=["DELETE"]),
+]
+
+
+def application(engine: Engine, door: Door, failed: Callable[[], None] = lambda: None) -> Starlette:
+    """Make the application of a coordinator on an engine that has recovered."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.coordinator = coordinator = Coordinator(engine, failed)
+        await coordinator.start()
+        try:
+            yield
+        finally:
+            await coordinator.close()
+
+    return Starlette(
+        routes=[Mount(ROOT, routes=API), Route("/healthz", healthz), Route("/readyz", readyz)],
+        middleware=[Middleware(_Timed, engine=engine), Middleware(Guard, door=door)],
+        exception_handlers={HoldfastError: on_error},
+        lifespan=lifespan,
+    )
+
+
+class _Timed:
+    """Says in every answer what time it is here."""
+
+    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+        self._app = app
+        self._engine = engine
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def timed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[NOW_HEADER] = self._engine.look().now
+            await send(message)
+
+        await self._app(scope, receive, timed if scope["type"] == "http" else send)

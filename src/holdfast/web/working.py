@@ -1,0 +1,93 @@
+"""What workers say beside their reports: that they live, what they work on, what their runs print."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import Forbidden, InvalidValue, PayloadTooLarge, WorkerNotFound
+from holdfast.model.commands import Extend
+from holdfast.model.ids import RunId
+from holdfast.model.workers import Wish
+from holdfast.rules.access import may_direct, may_read_all, may_work
+from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines
+from holdfast.web.bodies import answer, decoded, number
+from holdfast.web.coordinator import coordinator_of
+from holdfast.web.guard import access_of
+
+
+async def post_heartbeat(request: Request) -> Response:
+    """Extend all leases of a worker; hear of its progress; tell what is asked of it."""
+    _demand(may_work(access_of(request)), request)
+    worker_id, beat = request.path_params["worker"], await decoded(request, Heartbeat)
+    if len(beat.leases) > MOST_LEASES:
+        raise PayloadTooLarge(f"{len(beat.leases):,} leases are more than {MOST_LEASES:,}. Nothing was done.")
+    if beat.worker is not None and beat.worker.worker_id != worker_id:
+        raise InvalidValue("worker: it is another one than the path names. Nothing was done.", field="worker")
+    coordinator = coordinator_of(request)
+    engine = coordinator.engine
+    extensions = [Extend(job_id=one.job_id, token=one.token, lease_s=one.lease_s) for one in beat.leases]
+    outcomes = await coordinator.decide(access_of(request), extensions) if extensions else []
+
+    def tell() -> Wish | None:
+        if beat.lines:
+            engine.store.logs.add(beat.lines)
+        if beat.worker is not None:
+            # By the coordinator's clock, and of no opening of its store.
+            now = engine.look().now
+            engine.store.workers.note(msgspec.structs.replace(beat.worker, last_seen=now, session_id=None))
+        return engine.store.workers.wish(worker_id)
+
+    return answer(Beat(outcomes=outcomes, wish=await coordinator.in_thread(tell)))
+
+
+async def delete_worker(request: Request) -> Response:
+    """Take a worker off the roster; its leases stay until they are released."""
+    _demand(may_work(access_of(request)), request)
+    coordinator = coordinator_of(request)
+    await coordinator.in_thread(lambda: coordinator.engine.store.workers.drop(request.path_params["worker"]))
+    return Response(status_code=204)
+
+
+async def get_workers(request: Request) -> Response:
+    """List the workers."""
+    # A worker looks whether its name is taken.
+    access = access_of(request)
+    _demand(may_read_all(access) or may_work(access), request)
+    coordinator = coordinator_of(request)
+    return answer(Roll(list(await coordinator.in_thread(coordinator.engine.store.workers.all))))
+
+
+async def post_wish(request: Request) -> Response:
+    """Ask a worker to be quiet, or to stop."""
+    _demand(may_direct(access_of(request)), request)
+    coordinator, worker_id = coordinator_of(request), request.path_params["worker"]
+    wish = Wish(request.url.path.rpartition("/")[2])
+    if not await coordinator.in_thread(lambda: coordinator.engine.store.workers.ask(worker_id, wish)):
+        raise WorkerNotFound(f"there is no worker {worker_id!r:.200}. Nobody was asked.")
+    return Response(status_code=204)
+
+
+async def post_lines(request: Request) -> Response:
+    """Keep what runs say."""
+    _demand(may_work(access_of(request)), request)
+    lines, coordinator = (await decoded(request, Lines)).lines, coordinator_of(request)
+    await coordinator.in_thread(lambda: coordinator.engine.store.logs.add(lines))
+    return Response(status_code=204)
+
+
+async def get_lines(request: Request) -> Response:
+    """Give what a run has said."""
+    _demand(may_read_all(access_of(request)), request)
+    run_id = RunId(request.query_params.get("run", ""))
+    after, limit = int(number(request, "after", 0, 2**62)), int(number(request, "limit", 1000, 1000))
+    coordinator = coordinator_of(request)
+    return answer(
+        RunLines(list(await coordinator.in_thread(lambda: coordinator.engine.store.logs.read(run_id, after, limit))))
+    )
+
+
+def _demand(allowed: bool, request: Request) -> None:  # noqa: FBT001 - reads as a sentence where it is called
+    if not allowed:
+        raise Forbidden(f"{access_of(request).name} has no role for that. Nothing was done.")

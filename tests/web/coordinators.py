@@ -1,0 +1,20 @@
+"""A real coordinator on a loopback port of its own, in a thread."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+from holdfast.web.serving import Listening, Serving
+
+
+@contextmanager
+def running(url, *, port=0, **listening):
+    serving = Serving(url, Listening(port=port, **listening))
+    thread = threading.Thread(target=serving.run, name="serving")
+    thread.start()
+    try:
+        yield serving
+    finally:
+        serving.stop()
+        thread.join()

@@ -1,0 +1,66 @@
+"""Access tokens are kept as hashes, for their owner's eyes, and shown once."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.errors import InvalidOperation, InvalidValue, NotFound
+from holdfast.model.access import Role
+from holdfast.model.times import Timestamp
+from holdfast.web import accessfile
+from holdfast.web.accesses import access
+from holdfast.web.guard import known
+
+NOW = Timestamp("2026-01-06T10:15:30.000000Z")
+
+
+def test_a_token_is_known_by_its_hash_until_it_is_revoked(tmp_path):
+    path = tmp_path / "state" / "access.json"
+    assert accessfile.read(path) == []
+    token = accessfile.add(path, "ci", (Role.CLIENT, Role.READER), None, NOW)
+    other = accessfile.add(path, "ops", (Role.OPERATOR,), ("shop",), NOW)
+    assert token not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert known(accessfile.read(path), token).name == "ci"
+    assert known(accessfile.read(path), other).namespaces == ("shop",)
+    assert known(accessfile.read(path), token + "x") is None
+    accessfile.revoke(path, "ci")
+    assert known(accessfile.read(path), token) is None
+    assert [one.name for one in path.parent.iterdir()] == ["access.json"]
+
+
+def test_a_file_that_others_can_read_is_not_used(tmp_path):
+    path = tmp_path / "access.json"
+    accessfile.add(path, "ci", (Role.CLIENT,), None, NOW)
+    path.chmod(0o644)
+    with pytest.raises(InvalidOperation, match="others"):
+        accessfile.read(path)
+
+
+def test_what_is_no_name_taken_or_absent_is_refused(tmp_path):
+    path = tmp_path / "access.json"
+    accessfile.add(path, "ci", (Role.CLIENT,), None, NOW)
+    with pytest.raises(InvalidOperation):
+        accessfile.add(path, "ci", (Role.CLIENT,), None, NOW)
+    with pytest.raises(InvalidValue):
+        accessfile.add(path, "a b", (Role.CLIENT,), None, NOW)
+    with pytest.raises(InvalidValue):
+        accessfile.add(path, "none", (), None, NOW)
+    with pytest.raises(NotFound):
+        accessfile.revoke(path, "nobody")
+    path.write_text("{")
+    with pytest.raises(InvalidValue):
+        accessfile.read(path)
+
+
+def test_the_command_line_shows_a_token_once_and_never_lists_it(tmp_path):
+    path = str(tmp_path / "access.json")
+    made = CliRunner().invoke(access, ["add", "--name", "ci", "--role", "client", "--role", "reader", "--access", path])
+    token = made.output.strip()
+    assert known(accessfile.read(tmp_path / "access.json"), token).roles == (Role.CLIENT, Role.READER)
+    listed = CliRunner().invoke(access, ["ls", "--access", path]).output
+    assert listed.startswith("ci\tclient,reader\t*\t")
+    assert token not in listed
+    CliRunner().invoke(access, ["revoke", "ci", "--access", path])
+    assert CliRunner().invoke(access, ["ls", "--access", path]).output == ""
