@@ -1,35 +1,37 @@
 """The coordinator: the engine of one store, and what its requests share. Made and ended inside the server's event loop.
 
-Handlers are tasks of the loop; whatever touches the store runs in a thread, where the engine's group commit makes one
-of all that wait.
+Handlers are tasks of the loop. Commands are gathered and decided together, in one thread; whatever else touches the
+store runs in a thread of a pool.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreError, StoreFailed
+from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import FetchActivity, FetchTurn
 from holdfast.model.outcomes import Outcome, Refusal, refuse
 from holdfast.rules.access import may_reach, may_send
 from holdfast.web.bell import Bell
+from holdfast.web.gathering import Asked, Gathering
 from holdfast.web.keeping import Keeper
 from holdfast.web.line import Line
 
 log = logging.getLogger("holdfast.serve")
 
-#: Requests that touch the store at once.
-THREADS = 64
+#: Requests that look into the store at once.
+THREADS = 8
 #: Commands that may name an opening of the store; nobody outside this process has one.
 _HOLDS = (Lease, FetchTurn, FetchActivity, Reserve, StartDirect)
 
@@ -50,6 +52,7 @@ class Coordinator:
         self._failed = failed
         self._threads = ThreadPoolExecutor(THREADS, "holdfast-http")
         self.bell = Bell(engine, self._fail)
+        self._gathering = Gathering(self._decided)
         self.line = Line(self.bell, self._submit)
         self._keeper: Keeper | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -74,46 +77,62 @@ class Coordinator:
         if self._keeper is not None:
             await asyncio.to_thread(self._keeper.close)
         await asyncio.to_thread(self.bell.join)
+        await asyncio.to_thread(self._gathering.close)
         await asyncio.to_thread(self._threads.shutdown)
 
     # --- for handlers -------------------------------------------------------------------------------------------------
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do what touches the store. A store that failed stops the coordinator: only reopening can settle it."""
-        if self.failure is not None:
-            raise StoreFailed("the coordinator has stopped at an error of its store. Nothing was done.")
-        try:
+        with self._watched():
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        except StoreError as problem:
-            if isinstance(problem, _FATAL):
-                self._fail(problem)
-            raise
 
     async def decide(self, access: Access, commands: Sequence[Command]) -> list[Outcome]:
         """Decide commands of somebody, in order; what they may not send is refused in its place."""
-        return await self.in_thread(lambda: self._decide(access, commands))
+        with self._watched():
+            return await self._gathering.decide(access, commands)
+
+    async def _submit(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Decide commands that were admitted before."""
+        with self._watched():
+            return await self._gathering.decide(None, commands)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        if self.failure is not None:
+            raise StoreFailed("the coordinator has stopped at an error of its store. Nothing was done.")
+        try:
+            yield
+        except _FATAL as problem:
+            self._fail(problem)
+            raise
+
+    # --- in a thread --------------------------------------------------------------------------------------------------
 
     def admitted(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
         """Give the commands as they may be decided, each with who asks, or its refusal. Touches the store."""
+        if access.namespaces is None:  # they reach everything: there is nothing to look up
+            return [self._judged(access, command, is_there=True) for command in commands]
         with self.engine.read() as view:
-            return [
-                self._owned(access, command)
-                if may_send(access, command) and may_reach(access, command, view)
-                else refuse(
-                    Forbidden,
-                    f"{access.name or 'nobody from outside'} may not send {command.__struct_config__.tag} there. "
-                    "Nothing was changed.",
-                )
-                for command in commands
-            ]
+            return [self._judged(access, command, is_there=may_reach(access, command, view)) for command in commands]
 
-    def _decide(self, access: Access, commands: Sequence[Command]) -> list[Outcome]:
-        judged = self.admitted(access, commands)
-        outcomes = iter(self.engine.submit_many([one for one in judged if not isinstance(one, Refusal)]))
-        return [one if isinstance(one, Refusal) else next(outcomes) for one in judged]
+    def _judged(self, access: Access, command: Command, *, is_there: bool) -> Command | Refusal:
+        if is_there and may_send(access, command):
+            return self._owned(access, command)
+        return refuse(
+            Forbidden,
+            f"{access.name or 'nobody from outside'} may not send {command.__struct_config__.tag} there. "
+            "Nothing was changed.",
+        )
 
-    async def _submit(self, commands: Sequence[Command]) -> list[Outcome]:
-        return await self.in_thread(lambda: self.engine.submit_many(commands))
+    def _decided(self, asked: Sequence[Asked]) -> list[list[Outcome]]:
+        """Decide the commands of several requests in one commit."""
+        judged: list[list[Command | Refusal]] = [
+            list(one.commands) if one.access is None else self.admitted(one.access, one.commands) for one in asked
+        ]
+        commands = [one for some in judged for one in some if not isinstance(one, Refusal)]
+        outcomes = iter(self.engine.submit_many(commands) if commands else ())
+        return [[one if isinstance(one, Refusal) else next(outcomes) for one in some] for some in judged]
 
     def _owned(self, access: Access, command: Command) -> Command:
         """Write down who asks, and what no stranger can have."""
