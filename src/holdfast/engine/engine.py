@@ -124,16 +124,17 @@ class Engine:
         """Decide one command; return when its outcome is durable. A refusal is an outcome, not an exception."""
         return self.submit_many((command,))[0]
 
-    def submit_many(self, commands: Sequence[Command]) -> list[Outcome]:
+    def submit_many(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Decide several commands in order, each atomic alone, with one commit together.
 
-        Raises StoreError if the store failed: then the outcome is unknown, and sending the same commands again after
-        reopening settles it.
+        Another process that decides is asked until it answers; with `attempt_s` once, for so many seconds. Raises
+        StoreError if the store failed: then the outcome is unknown, and sending the same commands again, after
+        reopening if it is here, settles it.
         """
         if self._elsewhere is not None:
             self._demand_own()
             self._demand_ready()
-            return self._elsewhere.decide(commands)
+            return self._elsewhere.decide(commands, attempt_s=attempt_s)
         waiter = _Waiter([admitted(command, self.store.blobs) for command in commands])
         try:
             self._join(waiter)

@@ -338,9 +338,10 @@ class Elsewhere(Protocol):
         """The time by which that process decides, as well as it is known here."""
         ...
 
-    def decide(self, commands: Sequence[Command]) -> list[Outcome]:
+    def decide(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Have commands decided, in order, each atomic alone; return when their outcomes are durable.
 
+        - With `attempt_s`, whoever does not answer within so many seconds is not asked again.
         - Raises StoreBusy if nothing was done, or if sending the same anew does no harm.
         - Raises StoreFailed if the outcome is unknown: the same commands, with the same ids, settle it.
         """

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.errors import HoldfastError, NotFound, StoreDamaged, WorkerNotFound
+from holdfast.errors import NotFound, StoreDamaged, WorkerNotFound
 from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine, NumberedLine
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Wish, WorkerInfo
-from holdfast.stores.http.calling import Line, Request
+from holdfast.stores.http.calling import SOFT_S, Line, Request
 from holdfast.stores.http.wire import Beat, Heartbeat, Lines, Roll, RunLines, encode
 
 
@@ -26,12 +26,12 @@ class HttpBlobs:
     def put(self, content: bytes) -> str:
         """Keep content, durably, and give its hash."""
         digest = hashlib.sha256(content).hexdigest()
-        self._line.send(Request("PUT", f"/blobs/{digest}", content))
+        self._line.send(Request("PUT", f"/blobs/{digest}", content, is_content=True))
         return digest
 
     def get(self, digest: str) -> bytes:
         """Give the content."""
-        content = self._line.send(Request("GET", f"/blobs/{digest}"))
+        content = self._line.send(Request("GET", f"/blobs/{digest}", is_content=True))
         if hashlib.sha256(content).hexdigest() != digest:
             raise StoreDamaged(f"blob {digest}: other bytes arrived. They were not used.", digest=digest)
         return content
@@ -57,11 +57,8 @@ class HttpLogs:
         self._line = line
 
     def add(self, lines: Sequence[tuple[RunId, LogLine]]) -> None:
-        """Keep lines; where the coordinator cannot be reached, they are lost."""
-        try:
-            self._line.send(Request("POST", "/lines", encode(Lines(list(lines)))))
-        except HoldfastError:
-            return
+        """Keep lines. Raises at once where the coordinator cannot be reached: no run waits for its lines."""
+        self._line.send(Request("POST", "/lines", encode(Lines(list(lines)))), attempt_s=SOFT_S)
 
     def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[NumberedLine]:
         """Give the lines of a run."""
@@ -94,7 +91,7 @@ class HttpRoster:
     def drop(self, worker_id: str) -> None:
         """Tell that a worker has stopped."""
         self._wishes.pop(worker_id, None)
-        self._line.send(Request("DELETE", f"/workers/{quote(worker_id)}"))
+        self._line.send(Request("DELETE", f"/workers/{quote(worker_id)}"), attempt_s=SOFT_S)
 
     def all(self) -> Sequence[WorkerInfo]:
         """Give every worker of the last day."""
@@ -115,7 +112,8 @@ class HttpRoster:
 
     def _beat(self, worker_id: str, beat: Heartbeat) -> Beat:
         sent = Request("POST", f"/workers/{quote(worker_id)}/heartbeat", encode(beat))
-        return msgspec.json.decode(self._line.send(sent), type=Beat)
+        # Soft, too: it comes again, and whoever works must not wait for it.
+        return msgspec.json.decode(self._line.send(sent, attempt_s=SOFT_S), type=Beat)
 
 
 class NoSessions:

@@ -1,8 +1,9 @@
 """Calling a coordinator: one pool of connections, and the rules for answers that do not come.
 
 On a connection error, a timeout, 429, 502, 503 or 504 the same bytes are sent again, after 0.2 s · 2ⁿ, at most 5 s,
-with jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. Any other answer
-is final. Whoever runs out of patience learns whether the request may have arrived.
+with jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. So is whatever is
+no answer of a coordinator: somebody in between spoke. Any other answer is final. Whoever runs out of patience learns
+whether the request may have arrived. Whoever has better things to do than to wait asks for one attempt alone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ from holdfast.version import __version__
 
 #: First pause before sending again, and the longest, in seconds.
 FIRST_S, LONGEST_S = 0.2, 5.0
-#: Seconds for connecting; for an answer, beyond what a long poll is asked to wait.
-CONNECT_S, ANSWER_S = 5.0, 40.0
+#: Seconds for connecting; without a byte of an answer, beyond what a long poll is asked to wait; for a whole answer.
+CONNECT_S, ANSWER_S, WHOLE_S = 5.0, 10.0, 60.0
+#: Seconds without a byte of an answer to content that has to reach a disk first; for as long as bytes come.
+CONTENT_S = 40.0
+#: Seconds of an attempt that nothing depends on.
+SOFT_S = 2.0
+#: The longest Retry-After that is believed, in seconds.
+_BELIEVED_S = 60.0
 #: Connections of one process at a time.
 CONNECTIONS = 64
 _AGAIN = {429, 502, 503, 504}
@@ -46,6 +53,19 @@ class Request(NamedTuple):
     wait_s: float = 0.0
     #: Whether the same may be asked anew, under other ids, without harm.
     is_repeatable: bool = True
+    #: It may be long, and lasts for as long as bytes come.
+    is_content: bool = False
+
+
+class _Answer(NamedTuple):
+    status: int
+    headers: httpx2.Headers
+    content: bytes
+
+    @property
+    def is_coordinators(self) -> bool:
+        """Whether a coordinator gave it, and not somebody in between."""
+        return NOW_HEADER in self.headers
 
 
 class Line:
@@ -65,6 +85,8 @@ class Line:
         self.time = Hearsay(clock)
         self._patience_s = patience_s
         self._closed = threading.Event()
+        #: A coordinator has answered.
+        self._has_met = False
         # No redirects, no proxies of the environment: an access token goes where the URL says and nowhere else.
         self._client = httpx2.Client(
             base_url=url.rstrip("/") + ROOT,
@@ -74,67 +96,81 @@ class Line:
             trust_env=False,
         )
 
-    def send(self, request: Request) -> bytes:
-        """Send until there is an answer, and give its body.
+    def send(self, request: Request, *, attempt_s: float | None = None) -> bytes:
+        """Send until there is an answer, and give its body; with `attempt_s` once only, for so many seconds.
 
         Raises the error the coordinator answered with; StoreBusy if nothing was done, or if it does no harm to ask
-        anew; StoreFailed if the outcome is unknown.
+        anew; StoreFailed if the outcome is unknown. Of these two the fact `retry_after_s` says what was wished for.
         """
-        ends_at = self.time.monotonic() + self._patience_s
+        began = self.time.monotonic()
+        ends_at = began + (self._patience_s if attempt_s is None else 0.0)
         arrived, pause_s = False, FIRST_S
         while True:
             if self._closed.is_set():
                 raise StoreClosed(f"the line to {self.url} was closed; the request was not sent.")
             retry_after_s = 0.0
             try:
-                answer = self._once(request)
+                answer = self._once(request, ANSWER_S if attempt_s is None else attempt_s)
             except _UNSENT as problem:
                 why = _words(problem)
             except httpx2.TransportError as problem:
                 arrived, why = True, _words(problem)
+            except RuntimeError:  # so the client says that it was closed, by another thread
+                continue
             else:
-                if answer.is_success:
+                self._has_met = self._has_met or answer.is_coordinators
+                if 200 <= answer.status < 300 and answer.is_coordinators:
                     return answer.content
                 error = _error_of(answer)
-                if answer.status_code not in _AGAIN:
+                # Who never met a coordinator here has the wrong address, and is told at once.
+                if answer.status not in _AGAIN and (answer.is_coordinators or not self._has_met):
                     raise error
-                arrived = arrived or answer.status_code != 429
-                why = error.message
-                retry_after_s = _retry_after(answer)
+                arrived = arrived or answer.status != 429
+                why, retry_after_s = error.message, _retry_after(answer)
             left_s = ends_at - self.time.monotonic()
-            if left_s <= 0:
-                raise self._unanswered(request, why, arrived=arrived)
+            if left_s <= 0 or retry_after_s > left_s:
+                waited_s = self.time.monotonic() - began
+                raise self._unanswered(request, why, waited_s, retry_after_s, arrived=arrived)
             reach("http.again")
-            jittered = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads callers, it protects nothing
-            self._closed.wait(min(max(jittered, retry_after_s), left_s))
+            self._closed.wait(min(max(jittered(pause_s), retry_after_s), left_s))
             pause_s = min(LONGEST_S, 2 * pause_s)
 
-    def _once(self, request: Request) -> httpx2.Response:
+    def _once(self, request: Request, answer_s: float) -> _Answer:
         reach("http.sending")
-        answer = self._client.request(
-            request.method,
-            request.path,
-            content=request.body,
-            params=request.params,
-            timeout=httpx2.Timeout(ANSWER_S + request.wait_s, connect=CONNECT_S),
-        )
+        if request.is_content:
+            answer_s, ends_at = CONTENT_S, float("inf")
+        else:
+            ends_at = self.time.monotonic() + WHOLE_S + request.wait_s
+        limits = httpx2.Timeout(answer_s + request.wait_s, connect=min(CONNECT_S, answer_s))
+        with self._client.stream(
+            request.method, request.path, content=request.body, params=request.params, timeout=limits
+        ) as answer:
+            parts: list[bytes] = []
+            for part in answer.iter_bytes():
+                parts.append(part)
+                if self.time.monotonic() > ends_at:
+                    raise httpx2.ReadTimeout("the answer came too slowly")
         reach("http.answered")
         if (now := answer.headers.get(NOW_HEADER)) is not None:
             self.time.hear(datetime.fromisoformat(now))
-        return answer
+        return _Answer(answer.status_code, answer.headers, b"".join(parts))
 
-    def _unanswered(self, request: Request, why: str, *, arrived: bool) -> HoldfastError:
+    def _unanswered(
+        self, request: Request, why: str, waited_s: float, retry_after_s: float, *, arrived: bool
+    ) -> HoldfastError:
+        silent = f"{self.url} gave no answer in {waited_s:.1f} s: {why}."
         if arrived and not request.is_repeatable:
             return StoreFailed(
-                f"{self.url} did not answer for {self._patience_s:g} s: {why}. Whether the request was carried out is "
-                "not known.",
-                hint="Send the same again, with the same ids: that settles it.",
+                f"{silent} Whether the request was carried out is not known.",
+                hint="Send the same again, with the same ids (id=, key=): what was carried out is not done twice.",
                 url=self.url,
+                retry_after_s=retry_after_s,
             )
         return StoreBusy(
-            f"{self.url} did not answer for {self._patience_s:g} s: {why}. Nothing was acknowledged.",
+            f"{silent} Nothing was acknowledged, and asking again does no harm.",
             hint="Is `holdfast serve` running there?",
             url=self.url,
+            retry_after_s=retry_after_s,
         )
 
     def close(self) -> None:
@@ -143,21 +179,26 @@ class Line:
         self._client.close()
 
 
+def jittered(pause_s: float) -> float:
+    """Give a pause that differs from that of others who began to wait at the same time."""
+    return pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads callers, it protects nothing
+
+
 def _words(problem: Exception) -> str:
     return str(problem) or type(problem).__name__
 
 
-def _error_of(answer: httpx2.Response) -> HoldfastError:
-    if answer.status_code == 404 and not answer.content:  # the answer to a HEAD
+def _error_of(answer: _Answer) -> HoldfastError:
+    if answer.status == 404 and not answer.content and answer.is_coordinators:  # the answer to a HEAD
         return NotFound("there is no such thing.")
     try:
         return msgspec.json.decode(answer.content, type=Problem).error()
-    except (msgspec.DecodeError, TypeError):  # somebody else answered: a proxy, or no coordinator at all
-        return StoreFailed(f"it answered {answer.status_code}, which is no answer of a coordinator", hint="")
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError):  # a proxy, or no coordinator at all
+        return StoreFailed(f"it answered {answer.status}, which is no answer of a coordinator", hint="")
 
 
-def _retry_after(answer: httpx2.Response) -> float:
+def _retry_after(answer: _Answer) -> float:
     try:
-        return min(60.0, max(0.0, float(answer.headers.get("Retry-After", 0))))
+        return min(_BELIEVED_S, max(0.0, float(answer.headers.get("Retry-After", 0))))
     except ValueError:  # a date; the pauses are as good
         return 0.0

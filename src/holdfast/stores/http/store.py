@@ -14,8 +14,8 @@ from typing import NoReturn, cast
 import msgspec
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import InvalidOperation
-from holdfast.model.commands import Command, Complete, Extend, Fail, GiveUp, Lease, Release, Snooze
+from holdfast.errors import InvalidOperation, StoreFailed
+from holdfast.model.commands import Command, Complete, Enqueue, Extend, Fail, GiveUp, Lease, Release, Snooze
 from holdfast.model.ids import uuid7
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
@@ -82,13 +82,21 @@ class HttpStore:
         """The coordinator's time."""
         return self._line.time
 
-    def decide(self, commands: Sequence[Command]) -> list[Outcome]:
+    def decide(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Have the coordinator decide these, in order; those that fit into one request are committed together."""
         outcomes: list[Outcome] = []
         for portion in _portions([self._named(command) for command in commands]):
             is_repeatable = all(isinstance(command, _REPEATABLE) for command in portion)
             sent = Request("POST", "/commands", encode(Commands(portion)), is_repeatable=is_repeatable)
-            outcomes += msgspec.json.decode(self._line.send(sent), type=Outcomes).outcomes
+            try:
+                answer = self._line.send(sent, attempt_s=attempt_s)
+            except StoreFailed as problem:
+                # Whoever looks for them later learns what became of it.
+                problem.facts["job_ids"] = [
+                    job.job_id for one in portion if isinstance(one, Enqueue) for job in one.jobs
+                ]
+                raise
+            outcomes += msgspec.json.decode(answer, type=Outcomes).outcomes
         return outcomes
 
     def _named(self, command: Command) -> Command:
