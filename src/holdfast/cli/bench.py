@@ -140,6 +140,34 @@ def workflows(directory: str | None, count: int, turns: int, scale: bool, output
         put(row.line())
 
 
+@bench.command()
+@_dir
+@click.option(
+    "--jobs", "count", type=click.IntRange(min=256), default=20_480, show_default=True, help="Jobs in a measurement."
+)
+@click.option("--soak", "soak_s", type=float, metavar="SECONDS", help="Instead: watch memory for so long, each store.")
+@output_options("table", "json")
+def serve(directory: str | None, count: int, soak_s: float | None, output: str) -> None:
+    """Measure a coordinator over HTTP: enqueues in batches and alone, workers, wake-ups, bytes, memory."""
+    from holdfast.testing.bench import serve as measured  # noqa: PLC0415 - imported when called
+
+    with _where(directory) as place:
+        kind = filesystem_kind(place)
+        if soak_s is not None:
+            rows = list(measured.soak(Path(place), measured.Sizes(soak_s=soak_s)))
+        else:
+            sizes = measured.Sizes(batched=count, alone=count // 3, threads=count // 6, worked=count // 6)
+            rows = list(measured.run(Path(place), sizes))
+    if output == "json":
+        shown = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+        put(encoded({"machine": machine(), "filesystem": kind, "rows": shown}))
+        return
+    put(f"serve   {machine()}, {kind}")
+    put(Row.heading("local"))
+    for row in rows:
+        put(row.line())
+
+
 def _scale(directory: str | None, output: str) -> None:
     from holdfast.testing.bench import flowscale  # noqa: PLC0415 - imported when called
 

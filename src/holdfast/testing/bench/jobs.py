@@ -46,13 +46,14 @@ class Sizes(NamedTuple):
 class Process:
     """A party in a process of its own."""
 
-    def __init__(self, kind: str, path: Path, ticks: tuple[int, int]) -> None:
+    def __init__(self, kind: str, path: Path, ticks: tuple[int, int], access_token: str = "") -> None:
         out, into = ticks
         self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [sys.executable, "-m", "holdfast.testing.bench.party", kind, str(path), str(into), str(out)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=ticks,
+            env={**os.environ, "HOLDFAST_ACCESS_TOKEN": access_token},
             text=True,
         )
         self.pid = self._child.pid
