@@ -63,8 +63,12 @@ class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
 def state_of(view: State, blobs: Blobs, instance_id: str) -> InstanceState:
     """Give an instance as it is now. Raises WorkflowNotFound."""
     record = view.get(Instance, instance_id)
+    if record is None and (awaited := _awaited(view, instance_id)) is not None:
+        return awaited
+    # Of a coordinator each look is one of its own: it may have begun in between.
+    record = record or view.get(Instance, instance_id)
     if record is None:
-        return _awaited(view, instance_id)
+        raise WorkflowNotFound(f"there is no instance {instance_id!r}.", instance=instance_id)
     text = text_of(blobs, record.custom_status)
     return InstanceState(
         id=instance_id,
@@ -85,10 +89,10 @@ def state_of(view: State, blobs: Blobs, instance_id: str) -> InstanceState:
     )
 
 
-def _awaited(view: State, instance_id: str) -> InstanceState:
+def _awaited(view: State, instance_id: str) -> InstanceState | None:
     start = next((one for one in view.beginnings(instance_id) if one.parked is None), None)
     if start is None or start.orchestration is None:
-        raise WorkflowNotFound(f"there is no instance {instance_id!r}.", instance=instance_id)
+        return None
     return InstanceState(
         id=instance_id,
         workflow=start.orchestration,
