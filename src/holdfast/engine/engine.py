@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
+from holdfast.engine.counting import Committed
 from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.turnwatch import TurnWatch
 from holdfast.engine.watch import LeaseWatch
@@ -101,6 +102,8 @@ class Engine:
         self.session_id = self.new_id() if self.is_authority else None
         if self.session_id is not None:
             store.sessions.hold(self.session_id)
+        #: Hears of each commit once it is durable, if anybody counts them: one thread at a time. It raises nothing.
+        self.told: Callable[[Committed], None] | None = None
         #: When old content is looked for again, by the monotonic clock.
         self.next_sweep = 0.0
         self._lock = threading.Lock()
@@ -275,6 +278,11 @@ class Engine:
         self.turn_watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         for token, seconds in turn.held:
             self.turn_watch.renew(token, turn.reading.monotonic + seconds)
+        if self.told is not None:
+            commands = [command for waiter in taken for command in waiter.commands]
+            answers = [outcome for found in outcomes for outcome in found]
+            took_s = self.time.clock.monotonic() - turn.reading.monotonic
+            self.told(Committed(commands, answers, turn.added, turn.reading.now, turn.reading.monotonic, took_s))
 
     def _turn(self, batch: Batch) -> _Turn:
         reading = self.look()

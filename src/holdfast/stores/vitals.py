@@ -84,7 +84,7 @@ def measure(url: str, where: StoreUrl, store: Store, opening_s: float, clock: Cl
         filesystem=filesystem_kind(directory),
         network_allowed=where.network,
         free_bytes=disk.f_bavail * disk.f_frsize,
-        store_bytes=_size(place),
+        store_bytes=size_of(place),
         sync_p50_s=syncs[len(syncs) // 2] if syncs else None,
         sync_p99_s=syncs[min(len(syncs) - 1, len(syncs) * 99 // 100)] if syncs else None,
         descriptors_open=_descriptors(),
@@ -154,7 +154,7 @@ def _wal(store: Store) -> tuple[str | None, int, int]:
     return None if found.snapshot is None else found.snapshot.created_at, found.scanned, cut
 
 
-def _size(place: Path) -> int:
+def size_of(place: Path) -> int:
     """Give the bytes of the store, with what lies beside a database."""
     if not place.is_dir():
         return sum(file.stat().st_size for file in place.parent.glob(f"{place.name}*") if file.is_file())

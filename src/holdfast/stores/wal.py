@@ -101,6 +101,11 @@ class WalStore:
         self.sessions = LockedSessions(f"{path}/sessions", readonly=readonly or not isinstance(fs, OsFS))
         self.workers = FileRoster(fs, path, clock, self.sessions, readonly=readonly)
 
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return self._path
+
     @classmethod
     def open(
         cls,

@@ -28,6 +28,8 @@ class Bell:
         #: Number of the last event that was rung for.
         self.seq = 0
         self.is_closed = False
+        #: Long polls and streams that wait for it.
+        self.waiting = 0
         self._rung = asyncio.Event()
         self._thread: threading.Thread | None = None
 
@@ -41,6 +43,14 @@ class Bell:
 
     async def wait(self, after: int, timeout_s: float) -> int:
         """Wait for an event above `after`; give the number of the last one, be it new or not."""
+        self.waiting += 1
+        try:
+            return await self.listen(after, timeout_s)
+        finally:
+            self.waiting -= 1
+
+    async def listen(self, after: int, timeout_s: float) -> int:
+        """Wait as `wait` does, for the coordinator itself: nobody counts it."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self.seq <= after and not self.is_closed:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
+from holdfast.engine.counting import Counts
 from holdfast.engine.engine import Engine
 from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
@@ -24,6 +25,7 @@ from holdfast.model.flowcommands import FetchActivity, FetchTurn
 from holdfast.model.outcomes import Outcome, Refusal, refuse
 from holdfast.rules.access import may_reach, may_send
 from holdfast.web.bell import Bell
+from holdfast.web.census import Census
 from holdfast.web.gathering import Asked, Gathering
 from holdfast.web.keeping import Keeper
 from holdfast.web.line import Line
@@ -44,9 +46,13 @@ T = TypeVar("T")
 class Coordinator:
     """One authority, offered to others."""
 
-    def __init__(self, engine: Engine, failed: Callable[[], None] = lambda: None) -> None:
-        """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop."""
+    def __init__(self, engine: Engine, failed: Callable[[], None] = lambda: None, *, keeps: bool = True) -> None:
+        """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop.
+
+        Unless it `keeps` the store, what time asks for is left to whoever else runs maintenance there.
+        """
         self.engine = engine
+        self._keeps = keeps
         #: Why it answers nothing any more.
         self.failure: BaseException | None = None
         self._failed = failed
@@ -54,6 +60,13 @@ class Coordinator:
         self.bell = Bell(engine, self._fail)
         self._gathering = Gathering(self._decided)
         self.line = Line(self.bell, self._submit)
+        #: What happens here, counted.
+        self.counts = Counts()
+        engine.told = self.counts.note
+        self.census = Census(engine)
+        with engine.read() as view:
+            #: The store was not new: somebody had it before this process.
+            self.took_over = view.seq > 0
         self._keeper: Keeper | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -64,10 +77,11 @@ class Coordinator:
         def failed(error: BaseException) -> None:
             loop.call_soon_threadsafe(self._fail, error)
 
-        self._keeper = Keeper(self.engine, failed)
         self.bell.start()
         self._serving = asyncio.create_task(self.line.serve())
-        self._keeper.start()
+        if self._keeps:
+            self._keeper = Keeper(self.engine, failed)
+            self._keeper.start()
 
     async def close(self) -> None:
         """Let everyone go and end what runs here. The engine is closed by who made it."""
@@ -119,11 +133,13 @@ class Coordinator:
     def _judged(self, access: Access, command: Command, *, is_there: bool) -> Command | Refusal:
         if is_there and may_send(access, command):
             return self._owned(access, command)
-        return refuse(
+        refusal = refuse(
             Forbidden,
             f"{access.name or 'nobody from outside'} may not send {command.__struct_config__.tag} there. "
             "Nothing was changed.",
         )
+        self.counts.refused(refusal)
+        return refusal
 
     def _decided(self, asked: Sequence[Asked]) -> list[list[Outcome]]:
         """Decide the commands of several requests in one commit."""

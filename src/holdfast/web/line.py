@@ -40,6 +40,11 @@ class Line:
         self._places: list[_Place] = []
         self._joined = asyncio.Event()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._places)
+
     async def lease(self, command: Lease, wait_s: float) -> Outcome:
         """Have a lease decided, waiting up to `wait_s` seconds for one that finds something."""
         if len(self._places) >= LONGEST:
@@ -92,7 +97,7 @@ class Line:
     async def _pause(self, seen: int) -> None:
         """Sleep until something happened, somebody joined, or it is time to look again."""
         timeout_s = NAP_S if self._places else 60.0
-        rung = asyncio.ensure_future(self._bell.wait(seen, timeout_s))
+        rung = asyncio.ensure_future(self._bell.listen(seen, timeout_s))
         joined = asyncio.ensure_future(self._joined.wait())
         try:
             await asyncio.wait({rung, joined}, return_when=asyncio.FIRST_COMPLETED)

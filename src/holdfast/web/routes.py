@@ -22,6 +22,7 @@ from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.feeding import get_feed
 from holdfast.web.guard import Door, Guard
 from holdfast.web.looking import get_changes, get_facing, post_look
+from holdfast.web.metrics import get_metrics
 from holdfast.web.problems import on_error
 from holdfast.web.working import (
     delete_worker,
@@ -76,7 +77,12 @@ def application(engine: Engine, door: Door, failed: Callable[[], None] = lambda:
             await coordinator.close()
 
     return Starlette(
-        routes=[Mount(ROOT, routes=API), Route("/healthz", healthz), Route("/readyz", readyz)],
+        routes=[
+            Mount(ROOT, routes=API),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", get_metrics),
+        ],
         middleware=[Middleware(_Timed, engine=engine), Middleware(Guard, door=door)],
         exception_handlers={HoldfastError: on_error},
         lifespan=lifespan,

@@ -103,6 +103,11 @@ class DirStore:
         self.sessions = LockedSessions(f"{path}/SESSIONS", readonly=readonly or not isinstance(fs, OsFS))
         self.workers = FileRoster(self._fs, root, clock, self.sessions, readonly=readonly)
 
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return self._path
+
     @classmethod
     def open(
         cls,
