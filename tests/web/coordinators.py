@@ -9,10 +9,11 @@ from holdfast.web.serving import Listening, Serving
 
 
 @contextmanager
-def running(url, *, port=0, **listening):
-    serving = Serving(url, Listening(port=port, **listening))
+def running(url, *, port=0, clock=None, **listening):
+    serving = Serving(url, Listening(port=port, **listening), clock=clock)
     thread = threading.Thread(target=serving.run, name="serving")
     thread.start()
+    serving.ready.wait()
     try:
         yield serving
     finally:

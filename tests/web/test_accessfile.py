@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from holdfast.errors import InvalidOperation, InvalidValue, NotFound
+from holdfast.errors import InvalidOperation, InvalidValue, NotFound, Unauthorized
 from holdfast.model.access import Role
 from holdfast.model.times import Timestamp
 from holdfast.web import accessfile
 from holdfast.web.accesses import access
-from holdfast.web.guard import known
+from holdfast.web.keyring import Keyring
 
 NOW = Timestamp("2026-01-06T10:15:30.000000Z")
 
@@ -22,11 +22,14 @@ def test_a_token_is_known_by_its_hash_until_it_is_revoked(tmp_path):
     other = accessfile.add(path, "ops", (Role.OPERATOR,), ("shop",), NOW)
     assert token not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert known(accessfile.read(path), token).name == "ci"
-    assert known(accessfile.read(path), other).namespaces == ("shop",)
-    assert known(accessfile.read(path), token + "x") is None
+    keyring = Keyring(file=path)
+    assert keyring.find(token).name == "ci"
+    assert keyring.find(other).namespaces == ("shop",)
+    with pytest.raises(Unauthorized):
+        keyring.find(token + "x")
     accessfile.revoke(path, "ci")
-    assert known(accessfile.read(path), token) is None
+    with pytest.raises(Unauthorized):
+        keyring.find(token)
     assert [one.name for one in path.parent.iterdir()] == ["access.json"]
 
 
@@ -58,7 +61,7 @@ def test_the_command_line_shows_a_token_once_and_never_lists_it(tmp_path):
     path = str(tmp_path / "access.json")
     made = CliRunner().invoke(access, ["add", "--name", "ci", "--role", "client", "--role", "reader", "--access", path])
     token = made.output.strip()
-    assert known(accessfile.read(tmp_path / "access.json"), token).roles == (Role.CLIENT, Role.READER)
+    assert Keyring(file=tmp_path / "access.json").find(token).roles == (Role.CLIENT, Role.READER)
     listed = CliRunner().invoke(access, ["ls", "--access", path]).output
     assert listed.startswith("ci\tclient,reader\t*\t")
     assert token not in listed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from enum import StrEnum
 from typing import Any
@@ -13,11 +12,8 @@ import msgspec
 from holdfast.clock import SystemClock
 from holdfast.errors import InvalidValue
 from holdfast.model.payloads import admit_object
-from holdfast.model.times import Timestamp, parse_timestamp, stamp
+from holdfast.model.times import UNITS, Timestamp, parse_duration, parse_timestamp, stamp
 from holdfast.rules.draws import Draws
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # older versions of click know no parameter here
@@ -29,10 +25,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older versions of 
         """Read it as seconds."""
         if isinstance(value, int | float):
             return value
-        found = _DURATION.fullmatch(value)
+        found = parse_duration(value)
         if found is None:
             self.fail(f"{value!r} is no duration such as 90, 1.5s, 5m, 2h or 1d.", param, ctx)
-        return float(found[1]) * _UNITS[found[2] or "s"]
+        return found
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg]  # the same
@@ -49,7 +45,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg]  # the same
         count, _, period = value.partition("/")
         if not (count.isascii() and count.isdigit() and len(count) < 16 and period):
             self.fail(f"{value!r} is no rate such as 100/60s or 5/m.", param, ctx)
-        return int(count), Duration().convert(f"1{period}" if period in _UNITS else period, param, ctx)
+        return int(count), Duration().convert(f"1{period}" if period in UNITS else period, param, ctx)
 
 
 class OrNone(click.ParamType):  # type: ignore[type-arg]  # the same

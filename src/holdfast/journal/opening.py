@@ -50,22 +50,26 @@ def take_lock(fs: FS, options: JournalOptions, clock: Clock, root: str) -> tuple
     try:
         return fs.lock(places.LOCK, msgspec.json.encode(holder)), holder
     except LockHeld as held:
+        who, url = _describe(held.holder)
+        hint = "Stop that process, or use a store that many processes may write, such as sqlite:."
         raise StoreLocked(
-            f"{root} is in use by {_describe(held.holder)}. Nothing was changed.",
-            hint="Stop that process, or use a store that many processes may write, such as sqlite:.",
+            f"{root} is in use by {who}. Nothing was changed.",
+            hint=f"It is served at {url}: use that URL in place of the path." if url else hint,
             holder=held.holder.decode(errors="replace"),
         ) from None
 
 
-def _describe(holder: bytes) -> str:
+def _describe(holder: bytes) -> tuple[str, str]:
+    """Say who has the lock, and where that process is to be asked, if it is."""
     try:
         found = msgspec.json.decode(holder, type=dict[str, object])
     except (ValueError, RecursionError):
-        return "another process"
+        return "another process", ""
     since = (
         f"pid {found.get('pid')} ({found.get('program')}) on host {found.get('host')} since {found.get('started_at')}"
     )
-    return f"{since}, serving {found['url']}" if "url" in found else since
+    url = str(found.get("url", ""))
+    return f"{since}, serving {url}" if url else since, url
 
 
 def open_log(fs: FS, options: JournalOptions, clock: Clock, root: str) -> Survey:

@@ -34,6 +34,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: SHA-256 of the access token in hex; empty for who needs none.
     digest: str = ""
     created_at: Timestamp | None = None
+    #: From then on it gives nothing, by the coordinator's clock. None for never.
+    expires_at: Timestamp | None = None
 
 
 #: Somebody of this machine, where no access token is asked for.

@@ -6,6 +6,7 @@ converted on the way. Arithmetic goes through `datetime` and back; nobody here a
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import NewType
 
@@ -19,6 +20,9 @@ FOREVER = Timestamp("9999-12-31T23:59:59.999999Z")
 FIRST = Timestamp("0001-01-01T00:00:00.000000Z")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+#: Seconds of each unit that may be typed.
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def stamp(moment: datetime) -> Timestamp:
@@ -75,6 +79,12 @@ def parse_timestamp(text: str, field: str) -> Timestamp:
     except (ValueError, OverflowError):
         pass
     raise InvalidValue(f"{field}: {text!r:.80} is not a time such as 2026-01-06T10:15:30Z.", field=field)
+
+
+def parse_duration(text: str) -> float | None:
+    """Read a number with ms, s, m, h or d, or of seconds, as seconds; None for anything else."""
+    found = _DURATION.fullmatch(text)
+    return None if found is None else float(found[1]) * UNITS[found[2] or "s"]
 
 
 def is_timestamp(text: str) -> bool:

@@ -364,3 +364,12 @@ class Joinable(Protocol):
     def blobs_within(self, connection: object) -> Blobs:
         """Give the blobs as they are inside such a transaction: what is put is part of it. Only while joined."""
         ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A store of one process, which can tell others where that process is to be asked instead."""
+
+    def announce(self, url: str) -> None:
+        """From now on whoever finds the store taken learns of this URL."""
+        ...

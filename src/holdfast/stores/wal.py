@@ -130,6 +130,10 @@ class WalStore:
             raise
         return store
 
+    def announce(self, url: str) -> None:
+        """Note where this process is to be asked."""
+        self.journal.note_url(url)
+
     def _replay(self) -> None:
         """Build the tables: snapshot first, then every later record, each once and in order."""
         # A million new records would make the collector walk them again and again, and none of them is garbage.

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from holdfast.clock import SystemClock
+from holdfast.errors import InvalidValue
 from holdfast.model.access import Role
-from holdfast.model.times import stamp
+from holdfast.model.times import Timestamp, later, parse_duration, parse_timestamp, stamp
 from holdfast.web import accessfile
 
 _file = click.option(
@@ -35,28 +36,43 @@ def access() -> None:
 @click.option(
     "--namespace", multiple=True, metavar="NAME", help="Only there; may be given several times. Default: all."
 )
+@click.option("--expires", metavar="TIME", help="When it ends: 30d, 12h, or 2027-01-06T10:15:30Z. Default: never.")
 @_file
-def add(*, name: str, role: tuple[str, ...], namespace: tuple[str, ...], access: Path | None) -> None:
-    """Make an access token and print it: the only time it is seen. A coordinator knows it from its next start on."""
+def add(
+    *, name: str, role: tuple[str, ...], namespace: tuple[str, ...], expires: str | None, access: Path | None
+) -> None:
+    """Make an access token and print it: the only time it is seen. A coordinator that runs knows it at once."""
     roles = tuple(dict.fromkeys(Role(one) for one in role))
-    click.echo(accessfile.add(_place(access), name, roles, namespace or None, stamp(SystemClock().now())))
+    now = stamp(SystemClock().now())
+    ends = None if expires is None else _end(expires, now)
+    click.echo(accessfile.add(_place(access), name, roles, namespace or None, now, expires_at=ends))
 
 
 @access.command()
 @_file
 def ls(*, access: Path | None) -> None:
-    """List access tokens by name, with roles, namespaces and when they were made; none of them is shown."""
+    """List access tokens: name, roles, namespaces, when they were made and when they expire. None is shown."""
     for one in accessfile.read(_place(access)):
         where = "*" if one.namespaces is None else ",".join(one.namespaces)
-        click.echo(f"{one.name}\t{','.join(one.roles)}\t{where}\t{one.created_at or ''}")
+        click.echo(f"{one.name}\t{','.join(one.roles)}\t{where}\t{one.created_at or ''}\t{one.expires_at or 'never'}")
 
 
 @access.command()
 @click.argument("name")
 @_file
 def revoke(*, name: str, access: Path | None) -> None:
-    """Forget an access token; a coordinator that runs accepts it until it is started again."""
+    """Forget an access token; a coordinator that runs refuses it from the next request on."""
     accessfile.revoke(_place(access), name)
+
+
+def _end(expires: str, now: Timestamp) -> Timestamp:
+    seconds = parse_duration(expires)
+    if seconds is not None:
+        return later(now, seconds)
+    try:
+        return parse_timestamp(expires, "expires")
+    except InvalidValue as problem:
+        raise InvalidValue(f"{problem.message} Nothing was made.", hint="30d and 12h will do, too.") from problem
 
 
 def _place(named: Path | None) -> Path:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -35,7 +38,7 @@ def state_dir() -> Path:
 def read(path: Path) -> list[Access]:
     """Give what the file holds; nothing if there is none.
 
-    Raises InvalidOperation if others could read it, InvalidValue for what is no such file.
+    Raises InvalidOperation if others could read it or this process cannot, InvalidValue for what is no such file.
     """
     try:
         with path.open("rb") as file:
@@ -43,6 +46,8 @@ def read(path: Path) -> list[Access]:
             content = file.read()
     except FileNotFoundError:
         return []
+    except OSError as problem:
+        raise InvalidOperation(f"{path} cannot be read: {problem}. It was not used.", file=str(path)) from problem
     if stat.S_IMODE(mode) & 0o077:
         raise InvalidOperation(
             f"{path} can be read or written by others. It was not used.", hint=f"chmod 600 {path}", file=str(path)
@@ -53,33 +58,57 @@ def read(path: Path) -> list[Access]:
         raise InvalidValue(f"{path}: {problem}. It was not used.", file=str(path)) from problem
 
 
-def add(path: Path, name: str, roles: tuple[Role, ...], namespaces: tuple[str, ...] | None, now: Timestamp) -> str:
+def add(
+    path: Path,
+    name: str,
+    roles: tuple[Role, ...],
+    namespaces: tuple[str, ...] | None,
+    now: Timestamp,
+    *,
+    expires_at: Timestamp | None = None,
+) -> str:
     """Make an access token and give it: the only time it is seen. Raises InvalidValue, or InvalidOperation if taken."""
     if not is_name(name):
         raise InvalidValue(f"name: {name!r:.80} is not a name.", hint=NAME_HINT, field="name")
     if not roles:
         raise InvalidValue("role: none was given.", field="role")
-    before = read(path)
-    if any(access.name == name for access in before):
-        raise InvalidOperation(f"an access token named {name!r} is there. Nothing was made.", hint="Revoke it first.")
+    if expires_at is not None and expires_at <= now:
+        raise InvalidValue(f"expires: {expires_at} has passed. Nothing was made.", field="expires")
     token = PREFIX + secrets.token_urlsafe(32)
     digest = hashlib.sha256(token.encode()).hexdigest()
-    _write(path, [*before, Access(name=name, roles=roles, namespaces=namespaces, digest=digest, created_at=now)])
+    made = Access(name=name, roles=roles, namespaces=namespaces, digest=digest, created_at=now, expires_at=expires_at)
+    with _alone(path) as before:
+        if any(access.name == name for access in before):
+            raise InvalidOperation(
+                f"an access token named {name!r} is there. Nothing was made.", hint="Revoke it first."
+            )
+        _write(path, [*before, made])
     return token
 
 
 def revoke(path: Path, name: str) -> None:
-    """Forget an access token; a coordinator that runs learns of it when it is started again. Raises NotFound."""
-    before = read(path)
-    after = [access for access in before if access.name != name]
-    if len(after) == len(before):
-        raise NotFound(f"there is no access token named {name!r:.80}. Nothing was changed.")
-    _write(path, after)
+    """Forget an access token; a coordinator that runs refuses it from the next request on. Raises NotFound."""
+    with _alone(path) as before:
+        after = [access for access in before if access.name != name]
+        if len(after) == len(before):
+            raise NotFound(f"there is no access token named {name!r:.80}. Nothing was changed.")
+        _write(path, after)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[list[Access]]:
+    """Give what the file holds while nobody else changes it: two at a time, and one's revocation could be lost."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield read(path)
+    finally:
+        os.close(directory)
 
 
 def _write(path: Path, accesses: list[Access]) -> None:
     """Replace the file whole: written beside it for its owner alone, synced, renamed, the directory synced."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "wb") as file:

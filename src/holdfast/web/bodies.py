@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 import msgspec
@@ -9,21 +10,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
-from holdfast.stores.http.wire import MOST_BYTES, encode
+from holdfast.stores.http.wire import encode
+from holdfast.web.guard import limits_for
 
 T = TypeVar("T")
 
 
-async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
+async def body_of(request: Request) -> bytes:
     """Read a body. Raises PayloadTooLarge as soon as it is, whatever its headers say."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise PayloadTooLarge(f"the body has more than {most:,} bytes. Nothing was done.", hint="Send it in parts.")
-        parts.append(part)
-    return b"".join(parts)
+    return b"".join([part async for part in pieces_of(request, limits_for(request).body)])
+
+
+async def pieces_of(request: Request, most: int) -> AsyncIterator[bytes]:
+    """Walk a body as it arrives. Raises PayloadTooLarge before the first piece, if its head says so, or as it is."""
+    told = request.headers.get("content-length", "")
+    size = int(told) if told.isdecimal() else 0
+    if size <= most:
+        size = 0
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                break
+            yield part
+    if size > most:
+        raise PayloadTooLarge(f"the body has more than {most:,} bytes. Nothing was done.", hint="Send it in parts.")
 
 
 async def decoded(request: Request, kind: type[T]) -> T:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 
 import click
 
 from holdfast.web import accessfile
+from holdfast.web.limits import limits_of
 from holdfast.web.serving import HOST, PORT, Listening, Serving
 
 
@@ -27,25 +29,54 @@ from holdfast.web.serving import HOST, PORT, Listening, Serving
 )
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="A certificate, in PEM.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
+@click.option(
+    "--behind-proxy",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy that ends TLS, or a network of them: only they are heard, and believed whom they speak for.",
+)
+@click.option("--limit", multiple=True, metavar="NAME=VALUE", help="Change a limit, such as body=16777216 or rate=500.")
 def serve(
-    *, store: str | None, host: str, port: int, access: Path | None, tls_cert: str | None, tls_key: str | None
+    *,
+    store: str | None,
+    host: str,
+    port: int,
+    access: Path | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: tuple[str, ...],
+    limit: tuple[str, ...],
 ) -> None:
     """Be the authority over a store, for workers and programs elsewhere: Holdfast("http://127.0.0.1:8480").
 
-    Beyond this machine it listens only with access tokens and TLS. SIGTERM or SIGINT ends it cleanly.
+    Beyond this machine it listens only with access tokens, and with TLS or behind a proxy. SIGTERM or SIGINT ends it
+    cleanly, a second one at once.
     """
     state = accessfile.state_dir()
     if store is None:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = f"wal:{state / 'serve'}"
+    _raise_descriptors()
     listening = Listening(
         host=host,
         port=port,
-        accesses=accessfile.read(access or state / "access.json"),
+        access_file=access or state / "access.json",
         tls_cert=tls_cert,
         tls_key=tls_key,
+        behind_proxy=behind_proxy,
+        limits=limits_of(limit),
     )
     serving = Serving(store, listening)
-    print(f"{serving.url} serves {store}", file=sys.stderr, flush=True)  # noqa: T201 - its product
-    serving.run()
+
+    def told() -> None:
+        print(f"{serving.url} serves {store}", file=sys.stderr, flush=True)  # noqa: T201 - its product
+
+    serving.run(told)
     print("stopped", file=sys.stderr, flush=True)  # noqa: T201 - the same
+
+
+def _raise_descriptors() -> None:
+    """Allow this process as many descriptors as it may have: each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

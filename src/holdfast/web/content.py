@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from holdfast.errors import Forbidden, InvalidValue, NotFound
 from holdfast.rules.access import may_keep_content
-from holdfast.stores.http.wire import MOST_BLOB
-from holdfast.web.bodies import body_of
+from holdfast.web.bodies import pieces_of
 from holdfast.web.coordinator import coordinator_of
-from holdfast.web.guard import access_of
+from holdfast.web.guard import access_of, limits_for
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -21,7 +20,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 async def put_blob(request: Request) -> Response:
     """Keep content under the hash it has."""
     digest = _digest(request)
-    content = await body_of(request, MOST_BLOB)
+    content = b"".join([piece async for piece in pieces_of(request, limits_for(request).blob)])
     if hashlib.sha256(content).hexdigest() != digest:
         raise InvalidValue(f"the content is not that of {digest}. Nothing was kept.", field="sha256")
     coordinator = coordinator_of(request)

@@ -1,37 +1,48 @@
 """Who is let in: names of this machine only where only it listens, no foreign pages, and access tokens.
 
 Wraps the whole application, before anything of a request's body is read. What somebody let in may do is decided later,
-by `rules.access`. Access tokens are compared as hashes, all of them, in constant time.
+by `rules.access`. The order: the head, the peer, host and origin, the access token, how much it may ask.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import ipaddress
-from collections.abc import Sequence
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Forbidden, HoldfastError, Unauthorized
 from holdfast.model.access import LOCAL, Access
+from holdfast.stores.http.wire import ROOT
+from holdfast.web.heads import demand_own_name, demand_own_page, flaw_in, is_loopback
+from holdfast.web.keyring import Keyring
+from holdfast.web.limits import Limits
 from holdfast.web.problems import response_to
+from holdfast.web.quotas import Quotas
 
 #: Says only whether the process lives; asked by those who have no access token.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-_ACCESS = "holdfast.access"
+#: Requests that stay open until something happens; and those that last as long as their caller likes.
+LONG_POLLS = frozenset({f"{ROOT}/lease", f"{ROOT}/changes", f"{ROOT}/feed", f"{ROOT}/stream"})
+STREAMS = frozenset({f"{ROOT}/feed", f"{ROOT}/stream"})
+_ACCESS, _LIMITS = "holdfast.access", "holdfast.limits"
 
 
-class Door(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Door:
     """How a coordinator lets people in."""
 
     #: Only this machine can reach it.
     is_local: bool
-    accesses: Sequence[Access] = ()
+    keyring: Keyring = field(default_factory=Keyring)
+    limits: Limits = field(default_factory=Limits)
+    #: Where the proxies are that speak for others; if there are any, nobody else is heard but this machine.
+    proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    clock: Clock = field(default_factory=SystemClock)
 
 
 def access_of(request: Request) -> Access:
@@ -41,14 +52,15 @@ def access_of(request: Request) -> Access:
     return found
 
 
-def is_loopback(name: str) -> bool:
-    """Tell whether a host name or address is this machine's own."""
-    if name.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
+def limits_for(request: Request) -> Limits:
+    """Give the limits a request is under."""
+    found = request.scope[_LIMITS]
+    assert isinstance(found, Limits)
+    return found
+
+
+class Revoked(Exception):
+    """Whoever reads a stream may not any more."""
 
 
 class Guard:
@@ -57,51 +69,77 @@ class Guard:
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door = door
+        self._quotas = Quotas(door.limits, door.clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer that it is not."""
-        if scope["type"] == "http":
-            try:
-                scope[_ACCESS] = self._let_in(Headers(scope=scope), scope["path"])
-            except HoldfastError as refused:
-                await response_to(refused)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        flaw = flaw_in(scope, self._door.limits.head)
+        if flaw is not None:
+            await response_to(flaw.why, flaw.status)(scope, receive, send)
+            return
+        try:
+            access = self._let_in(scope)
+            self._quotas.take(access)
+            scope[_ACCESS], scope[_LIMITS] = access, self._door.limits
+            with self._place(scope["path"], access):
+                await self._answer(scope, receive, send, access)
+        except HoldfastError as refused:
+            await response_to(refused)(scope, receive, send)
 
-    def _let_in(self, headers: Headers, path: str) -> Access:
-        host = headers.get("host", "")
-        if self._door.is_local and not is_loopback(_name_in(host)):
-            raise Forbidden(
-                f"the Host {host!r:.100} is not a name of this machine. Nothing was done.",
-                hint="Use http://127.0.0.1 or http://localhost.",
-            )
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            raise Forbidden("a page of another origin may not ask this. Nothing was done.")
+    def _place(self, path: str, access: Access) -> AbstractContextManager[None]:
+        return self._quotas.poll(access) if path in LONG_POLLS else nullcontext()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, access: Access) -> None:
+        if access is LOCAL or scope["path"] not in STREAMS:
+            await self._app(scope, receive, send)
+            return
+
+        async def still(message: Message) -> None:
+            if message["type"] == "http.response.body" and not self._door.keyring.holds(access):
+                raise Revoked
+            await send(message)
+
+        try:
+            await self._app(scope, receive, still)
+        except Revoked:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _let_in(self, scope: Scope) -> Access:
+        headers = Headers(scope=scope)
+        self._hear_proxy(scope, headers)
+        if self._door.is_local:
+            demand_own_name(headers)
+        demand_own_page(headers, scope["method"])
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if shown or scheme:
-            found = known(self._door.accesses, shown.strip()) if scheme.lower() == "bearer" else None
-            if found is None:
-                raise Unauthorized("the access token is not known. Nothing was done.", hint="Was it revoked?")
-            return found
-        if self._door.is_local or path in OPEN_PATHS:
+            if scheme.lower() != "bearer":
+                raise Unauthorized(
+                    "only access tokens are known here. Nothing was done.", hint="Authorization: Bearer …"
+                )
+            return self._door.keyring.find(shown.strip())
+        if self._door.is_local or scope["path"] in OPEN_PATHS:
             return LOCAL
         raise Unauthorized(
             "an access token is needed. Nothing was done.", hint="Authorization: Bearer …, or HOLDFAST_ACCESS_TOKEN."
         )
 
-
-def known(accesses: Sequence[Access], shown: str) -> Access | None:
-    """Give the access that a shown token stands for. Takes as long whichever it is, and if it is none."""
-    digest = hashlib.sha256(shown.encode()).hexdigest()
-    found: Access | None = None
-    for access in accesses:
-        if hmac.compare_digest(access.digest, digest):
-            found = access
-    return found
-
-
-def _name_in(host: str) -> str:
-    """Give the name of a Host header without its port."""
-    name, _, port = host.rpartition(":")
-    return name if name and port.isdigit() and not host.endswith("]") else host
+    def _hear_proxy(self, scope: Scope, headers: Headers) -> None:
+        """Believe a proxy whom it speaks for; refuse who goes round it: access tokens would travel in the clear."""
+        if not self._door.proxies:
+            return
+        peer = scope["client"][0] if scope.get("client") else ""
+        try:
+            is_proxy = any(ip_address(peer) in place for place in self._door.proxies)
+        except ValueError:
+            is_proxy = False
+        if is_proxy:
+            # The last one is who spoke to the proxy; those before it are what that one says.
+            told = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+            scope["client"] = (told[:64], 0) if told else scope.get("client")
+            if headers.get("x-forwarded-proto", "").strip().lower() in {"http", "https"}:
+                scope["scheme"] = headers["x-forwarded-proto"].strip().lower()
+        elif not is_loopback(peer):
+            raise Forbidden("only the proxy may ask here. Nothing was done.", hint="Ask the proxy's own address.")

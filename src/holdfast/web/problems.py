@@ -46,9 +46,9 @@ def status_of(error: HoldfastError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
-def response_to(error: HoldfastError) -> Response:
-    """Write an error as an answer."""
-    status = status_of(error)
+def response_to(error: HoldfastError, status: int | None = None) -> Response:
+    """Write an error as an answer, with the status of its class, or one that HTTP has for just this."""
+    status = status or status_of(error)
     problem = Problem(
         type=f"urn:holdfast:{error.code}",
         title=HTTPStatus(status).phrase,

@@ -6,23 +6,24 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.stores.http.wire import NOW_HEADER, ROOT
+from holdfast.stores.http.wire import ROOT
+from holdfast.web.api.router import PUBLIC
 from holdfast.web.commands import post_commands, post_lease
 from holdfast.web.content import get_blob, put_blob
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.feeding import get_feed
 from holdfast.web.guard import Door, Guard
+from holdfast.web.headers import Headed
 from holdfast.web.looking import get_changes, get_facing, post_look
 from holdfast.web.metrics import get_metrics
+from holdfast.web.pacing import Pace
 from holdfast.web.problems import on_error
 from holdfast.web.working import (
     delete_worker,
@@ -61,15 +62,18 @@ API = [
     Route("/workers/{worker:path}/quiet", post_wish, methods=["POST"], name="quiet"),
     Route("/workers/{worker:path}/stop", post_wish, methods=["POST"], name="stop"),
     Route("/workers/{worker:path}", delete_worker, methods=["DELETE"]),
+    PUBLIC,
 ]
 
 
-def application(engine: Engine, door: Door, failed: Callable[[], None] = lambda: None) -> Starlette:
+def application(
+    engine: Engine, door: Door, failed: Callable[[], None] = lambda: None, *, keeps: bool = True
+) -> Starlette:
     """Make the application of a coordinator on an engine that has recovered."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.coordinator = coordinator = Coordinator(engine, failed)
+        app.state.coordinator = coordinator = Coordinator(engine, failed, keeps=keeps)
         await coordinator.start()
         try:
             yield
@@ -83,23 +87,11 @@ def application(engine: Engine, door: Door, failed: Callable[[], None] = lambda:
             Route("/readyz", readyz),
             Route("/metrics", get_metrics),
         ],
-        middleware=[Middleware(_Timed, engine=engine), Middleware(Guard, door=door)],
+        middleware=[
+            Middleware(Headed, now=lambda: engine.look().now),
+            Middleware(Pace, limits=door.limits),
+            Middleware(Guard, door=door),
+        ],
         exception_handlers={HoldfastError: on_error},
         lifespan=lifespan,
     )
-
-
-class _Timed:
-    """Says in every answer what time it is here."""
-
-    def __init__(self, app: ASGIApp, engine: Engine) -> None:
-        self._app = app
-        self._engine = engine
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def timed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[NOW_HEADER] = self._engine.look().now
-            await send(message)
-
-        await self._app(scope, receive, timed if scope["type"] == "http" else send)

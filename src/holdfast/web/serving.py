@@ -1,38 +1,46 @@
-"""Serving: a store opened, recovered, offered on a port, and closed again.
+"""Serving: a port taken, a store opened, recovered, offered there, and closed again.
 
-The order of the start: what may be listened to, the store, recovery, the port. The order of the end: no new requests,
-long polls and streams let go, commits that are under way finished, a snapshot, the store closed. A store that fails
-ends the server with that error; whoever starts it again rebuilds from the disk.
+The order of the start: what may be listened to, the port, the store, recovery, requests. Until then the port says that
+the process lives, and to everything else that it is too early. The order of the end: no new requests, long polls and
+streams let go, commits that are under way finished, a snapshot, the store closed. A store that fails ends the server
+with that error; whoever starts it again rebuilds from the disk.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import signal
+import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from types import FrameType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 
 import uvicorn
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import recover
-from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed
+from holdfast.engine.maintenance import Report, recover
+from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
+from holdfast.points import reach
 from holdfast.stores.opening import open_store, parse_url
+from holdfast.stores.protocol import Announcing
 from holdfast.web.coordinator import Coordinator
-from holdfast.web.guard import Door, is_loopback
+from holdfast.web.front import Front
+from holdfast.web.guard import Door
+from holdfast.web.heads import is_loopback
+from holdfast.web.keyring import Keyring
+from holdfast.web.limits import Limits
 from holdfast.web.routes import application
+from holdfast.web.server import DRAIN_S, Server
 
 #: Nothing listens elsewhere unless asked to.
 HOST, PORT = "127.0.0.1", 8480
-#: Seconds that requests under way are given at the end.
-DRAIN_S = 10
-#: Bytes of a request's head.
-HEAD = 16 << 10
+#: Descriptors that connections leave for files, threads and the machinery.
+RESERVED = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,138 +50,189 @@ class Listening:
     host: str = HOST
     #: 0 for any that is free.
     port: int = PORT
+    #: Access tokens: these, or those of a file, which is read again whenever it was changed.
     accesses: Sequence[Access] = ()
+    access_file: Path | None = None
     #: Files with a certificate and its key.
     tls_cert: str | None = None
     tls_key: str | None = None
+    #: Addresses or networks of proxies that end TLS; nobody else is heard from outside this machine.
+    behind_proxy: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
 
 class Serving:
     """One coordinator, from its start to a clean end."""
 
     def __init__(self, store_url: str, listening: Listening, *, clock: Clock | None = None) -> None:
-        """Open and recover the store and take the port; nobody is answered before `run`.
+        """Take the port; nobody is answered before `run`.
 
         Raises InvalidOperation for an address beyond this machine without access tokens or TLS, InvalidValue for one
-        that cannot be taken or a store that is elsewhere itself, StoreError if the store cannot be opened.
+        that cannot be taken or a store that is elsewhere itself, StoreLocked if the store has a coordinator already.
         """
-        _demand_safe(listening)
+        keyring = Keyring(listening.accesses, file=listening.access_file, clock=clock)
+        proxies = _networks(listening.behind_proxy)
+        _demand_safe(listening, keyring)
         if parse_url(store_url).scheme in {"http", "https"}:
             raise InvalidValue(f"{store_url!r} is a coordinator itself. Nothing was opened.", url=store_url)
-        self._engine = Engine(open_store(store_url, clock=clock), clock=clock)
-        try:
-            self.recovered = recover(self._engine)
-            self._socket = _listen(listening)
-        except BaseException:
-            self._engine.close()
-            raise
-        door = Door(is_local=is_loopback(listening.host), accesses=listening.accesses)
-        self._app = application(self._engine, door, self.stop)
-        self._server = _Server(
-            uvicorn.Config(
-                self._app,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                h11_max_incomplete_event_size=HEAD,
-                timeout_graceful_shutdown=DRAIN_S,
-                ssl_certfile=listening.tls_cert,
-                ssl_keyfile=listening.tls_key,
-            ),
-            self._let_go,
+        self._store_url = store_url
+        self._clock = clock
+        # Behind a proxy everybody comes from this machine or its neighbour: nobody is known by that.
+        self._door = Door(
+            is_local=is_loopback(listening.host) and not proxies,
+            keyring=keyring,
+            limits=listening.limits,
+            proxies=proxies,
+            clock=clock or SystemClock(),
         )
+        self._engine: Engine | None = None
+        self._coordinator: Coordinator | None = None
+        self._open = contextlib.AsyncExitStack()
+        self._front = Front()
+        config = _config(self._front, listening)
+        self._socket = _listen(listening, store_url)
+        self._server = Server(config, listening.limits, _most_connections(listening.limits), self)
         host, port = self._socket.getsockname()[:2]
         scheme = "https" if listening.tls_cert else "http"
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        #: What recovery did, once it is done.
+        self.recovered: Report | None = None
+        #: Set when requests are answered, or when there is nothing to wait for any more.
+        self.ready = threading.Event()
+        self._told: Callable[[], None] = lambda: None
 
-    def run(self) -> None:
+    def run(self, told: Callable[[], None] = lambda: None) -> None:
         """Answer until told to stop: by `stop`, or by SIGTERM or SIGINT in the main thread. Closes the store.
 
-        Raises what the store failed with.
+        `told` is called when requests are answered. Raises what the store could not be opened with, or failed with.
         """
+        self._told = told
         try:
             self._server.run(sockets=[self._socket])
-            coordinator = self._coordinator
-            failure = None if coordinator is None else coordinator.failure
+            failure = self._server.failure or (None if self._coordinator is None else self._coordinator.failure)
+            if isinstance(failure, HoldfastError):
+                raise failure
             if failure is not None:
-                raise (
-                    failure
-                    if isinstance(failure, HoldfastError)
-                    else StoreFailed(f"the coordinator broke: {failure!r}")
-                )
-            with contextlib.suppress(NotImplementedError):
-                self._engine.store.snapshot()
+                raise StoreFailed(f"the coordinator broke: {failure!r}") from failure
+            if self._engine is not None:
+                with contextlib.suppress(NotImplementedError):
+                    self._engine.store.snapshot()
         finally:
             self._socket.close()
-            self._engine.close()
+            if self._engine is not None:
+                self._engine.close()
+            self.ready.set()
 
     def stop(self) -> None:
         """Ask for a clean end; returns at once. For any thread."""
-        self._server.end()
+        self._server.finish()
 
-    @property
-    def _coordinator(self) -> Coordinator | None:
-        found: Coordinator | None = getattr(self._app.state, "coordinator", None)
-        return found
+    # --- what the server asks for, in its event loop ------------------------------------------------------------------
 
-    def _let_go(self) -> None:
+    async def begin(self) -> None:
+        """Open and recover the store in a thread, then answer."""
+        self._engine = engine = await asyncio.to_thread(self._opened)
+        if self._server.should_exit:
+            return
+        app = application(engine, self._door, self.stop)
+        await self._open.enter_async_context(app.router.lifespan_context(app))
+        self._coordinator = app.state.coordinator
+        self._front.behind = app
+        self.ready.set()
+        self._told()
+
+    def let_go(self) -> None:
+        """Let long polls and streams end."""
         if self._coordinator is not None:
             self._coordinator.bell.close()
 
+    async def end(self) -> None:
+        """End the coordinator."""
+        await self._open.aclose()
 
-class _Server(uvicorn.Server):
-    """The server, which lets long polls go when it is to end, and takes a signal as a wish, not as a death."""
-
-    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._let_go = let_go
-
-    def end(self) -> None:
-        """Begin to end."""
-        self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let those go who wait, then end as servers do."""
-        self._let_go()
-        await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Hear signals in the main thread; others cannot. They are not raised again afterwards."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+    def _opened(self) -> Engine:
+        reach("serve.opening")
+        engine = Engine(open_store(self._store_url, clock=self._clock), clock=self._clock)
         try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _heard(self, _number: int, _frame: FrameType | None) -> None:
-        # The second one ends what still hangs.
-        self.force_exit = self.should_exit
-        self.end()
+            if isinstance(engine.store, Announcing):
+                engine.store.announce(self.url)
+            self.recovered = recover(engine)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
 
 
-def _demand_safe(listening: Listening) -> None:
-    if is_loopback(listening.host):
-        return
-    if not listening.accesses:
+def _config(front: Front, listening: Listening) -> uvicorn.Config:
+    """Make the server's settings; a certificate that cannot be used is told before anything is opened."""
+    config = uvicorn.Config(
+        front,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        # Keep-alive is uvicorn's; in whole seconds, by its own type.
+        timeout_keep_alive=max(1, round(listening.limits.idle_s)),
+        h11_max_incomplete_event_size=listening.limits.head,
+        timeout_graceful_shutdown=DRAIN_S,
+        ssl_certfile=listening.tls_cert,
+        ssl_keyfile=listening.tls_key,
+    )
+    try:
+        config.load()
+    except OSError as problem:  # errors of TLS are among them
+        raise InvalidValue(
+            f"{listening.tls_cert} with the key {listening.tls_key} cannot be used: {problem}. Nothing was started.",
+            hint="Both are PEM files, and the key is that of the first certificate.",
+            field="tls_cert",
+        ) from problem
+    return config
+
+
+def _networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(ip_network(text, strict=False) for text in texts)
+    except ValueError as problem:
+        raise InvalidValue(
+            f"behind_proxy: {problem}. Nothing was started.",
+            hint="Give the proxy's address, as 10.0.0.7 or 10.0.0.0/24.",
+            field="behind_proxy",
+        ) from problem
+
+
+def _demand_safe(listening: Listening, keyring: Keyring) -> None:
+    if bool(listening.tls_cert) != bool(listening.tls_key):
+        raise InvalidValue(
+            "a certificate and its key belong together. Nothing was started.",
+            hint="Give both --tls-cert and --tls-key.",
+            field="tls_cert",
+        )
+    is_reached = not is_loopback(listening.host)
+    if (is_reached or listening.behind_proxy) and not keyring.all():
         raise InvalidOperation(
             f"{listening.host} can be reached from elsewhere, and there is no access token. Nothing was started.",
-            hint="Make one with `holdfast access add`, or listen on 127.0.0.1.",
+            hint="Make one with `holdfast access add`, or listen on 127.0.0.1 without a proxy.",
         )
-    if not (listening.tls_cert and listening.tls_key):
+    if is_reached and not (listening.tls_cert or listening.behind_proxy):
         raise InvalidOperation(
             f"{listening.host} can be reached from elsewhere, and access tokens would travel in the clear. "
             "Nothing was started.",
-            hint="Give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy of this machine.",
+            hint="Give --tls-cert and --tls-key, or --behind-proxy with the address of what ends TLS.",
         )
 
 
-def _listen(listening: Listening) -> socket.socket:
+def _most_connections(limits: Limits) -> int:
+    """Give how many connections there may be: fewer than the system would give descriptors for."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return limits.connections
+    return max(1, min(limits.connections, allowed - RESERVED))
+
+
+def _listen(listening: Listening, store_url: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
         made = socket.create_server((listening.host, listening.port), family=family, backlog=1024)
@@ -181,9 +240,22 @@ def _listen(listening: Listening) -> socket.socket:
         # without it the body of an answer waits 40 ms for the acknowledgement of its head.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as problem:
+        _demand_unlocked(store_url)
         raise InvalidValue(
             f"{listening.host}:{listening.port} cannot be listened to: {problem}. Nothing was started.",
             hint="Is another coordinator there? Choose another --port.",
             field="port",
         ) from problem
     return made
+
+
+def _demand_unlocked(store_url: str) -> None:
+    """Tell who has the store, where the port was only the first thing that the same coordinator holds already."""
+    where = parse_url(store_url)
+    if where.scheme in {"dir", "wal"} and Path(where.path, "LOCK").exists():
+        try:
+            open_store(store_url).close()
+        except StoreLocked:
+            raise
+        except HoldfastError:  # what is wrong with it is told when it is its turn
+            return

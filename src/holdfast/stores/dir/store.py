@@ -79,6 +79,8 @@ class DirStore:
         self._clock = clock
         self._readonly = readonly
         self._file_lock = lock
+        #: What the lock says of this process.
+        self._holder: dict[str, object] = {}
         self._pid = process_id()
         self._lock = threading.RLock()
         self._added = threading.Condition(self._lock)
@@ -129,16 +131,23 @@ class DirStore:
             if readonly:
                 refuse_missing(fs, root)
                 return cls(fs, root, clock, lock=None)
-            lock, _ = take_lock(fs, JournalOptions(), clock, root)
+            lock, holder = take_lock(fs, JournalOptions(), clock, root)
             try:
                 fresh = prepare(fs, Below(fs, "data"), root, clock)
                 store = cls(fs, root, clock, lock=lock, fresh=fresh)
+                store._holder = holder
             except BaseException:
                 lock.release()
                 raise
         log.info("dir.opened", extra={"file": root, **vars(store.report)})
         store._warn_if_crowded()
         return store
+
+    def announce(self, url: str) -> None:
+        """Note where this process is to be asked."""
+        if self._file_lock is not None:
+            self._holder["url"] = url
+            self._file_lock.rewrite(msgspec.json.encode(self._holder))
 
     def _warn_if_crowded(self) -> None:
         """Say when there is more than this store is meant for: it works, another one works better."""

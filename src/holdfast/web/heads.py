@@ -1,0 +1,100 @@
+"""Heads of requests: what is refused before anybody is asked who they are.
+
+Too long a head, a length told in two ways, paths that two readers could read differently, names that are not this
+machine's where only it is let in, pages of other origins. Looks at nothing but the head.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from holdfast.errors import Forbidden, HoldfastError, InvalidValue
+
+#: Bytes of a path, as it was sent.
+LONGEST_PATH = 4096
+#: A path may hold everything that ids and names may, encoded, and no byte that a reader could stumble over.
+_CONTROLS = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+#: What a browser says of a page that is not this server's.
+_FOREIGN = frozenset({"cross-site", "same-site"})
+
+
+class Turned(NamedTuple):
+    """A request turned away: why, and with which status."""
+
+    why: HoldfastError
+    status: int
+
+
+def flaw_in(scope: Scope, longest: int) -> Turned | None:
+    """Give what is wrong with a head, whoever sent it."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    size = len(raw) + len(scope["query_string"]) + sum(len(name) + len(value) + 4 for name, value in headers)
+    if size > longest:
+        return _flawed(f"the head has more than {longest:,} bytes", 431)
+    if len(raw) > LONGEST_PATH:
+        return _flawed(f"the path has more than {LONGEST_PATH:,} bytes", 414)
+    names = [name for name, _ in headers]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        return _flawed("the length of the body is told in two ways", 400)
+    if not raw.startswith(b"/"):
+        # A proxy's form, or no path at all. This is no proxy.
+        return _flawed("the target is no path", 400)
+    path: str = scope["path"]
+    if b"//" in raw or not _CONTROLS.isdisjoint(path) or "�" in path:
+        return _flawed("the path holds what no path holds", 400)
+    if any(part in {".", ".."} for part in path.split("/")):
+        return _flawed("the path climbs", 400)
+    return None
+
+
+def _flawed(what: str, status: int) -> Turned:
+    return Turned(InvalidValue(f"{what}. Nothing was done."), status)
+
+
+def demand_own_name(headers: Headers) -> None:
+    """Refuse a Host that is not this machine: a page whose name was made to point here."""
+    host = headers.get("host", "")
+    if not is_loopback(_name_in(host)):
+        raise Forbidden(
+            f"the Host {host!r:.100} is not a name of this machine. Nothing was done.",
+            hint="Use http://127.0.0.1 or http://localhost.",
+        )
+
+
+def demand_own_page(headers: Headers, method: str) -> None:
+    """Refuse what a page of another origin asks. Following a link from there to here is no asking."""
+    origin = headers.get("origin")
+    is_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+    if origin is None and not (headers.get("sec-fetch-site") in _FOREIGN and not is_link):
+        return
+    if origin is None or _place_of(origin) != headers.get("host", "").lower():
+        raise Forbidden("a page of another origin may not ask this. Nothing was done.")
+
+
+def is_loopback(name: str) -> bool:
+    """Tell whether a host name or address is this machine's own."""
+    if name.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _place_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _name_in(host: str) -> str:
+    """Give the name of a Host header without its port."""
+    name, _, port = host.rpartition(":")
+    return name if name and port.isdigit() and not host.endswith("]") else host
