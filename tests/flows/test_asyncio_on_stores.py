@@ -1,46 +1,88 @@
-"""Plain asyncio on every store: the same results in any order, with crashes at every commit and without residency.
+"""Plain asyncio on every store: the same results in any order, with a crash at every commit and without residency.
 
-Each run has all programs of the catalogue in one store, an order of its own, and crashes, which over the runs of one
-store strike just before and just after each commit. The long form (`HOLDFAST_SOAK=1`) takes 1,000 orders on each store.
+Struck: each program has a store of its own, and the process dies at every commit it makes, just before it or just after
+it by turns: at each send, lock and commit of a turn, lease and report of an activity, and at what recovery ends. Orders
+of even and odd numbers strike a commit at opposite sides. One crash in `REOPENED` takes the store with it, so that it
+is opened from its files; the others take the rest of the process. From order to order that falls on other commits.
+
+Side by side: all programs in one store, of which a crash now and then hits all at once, and always takes the store.
+
+The long form (`HOLDFAST_SOAK=1`) strikes 1,000 orders on each store, and prints what it did; `HOLDFAST_SHARD=2/3` makes
+it do the second third. It takes some orders to all stores and then the next, so that it says something wherever it is
+stopped. Side by side it takes one order in ten.
 """
 
+import os
+import time
+from collections import Counter
+
 import pytest
+from asyncioprograms import PROGRAMS
 from flowskit import ORDERS, SOAK
-from storekit import crashes, in_order, prove
+from storekit import Outliving, crashes, in_order, prove
 
 from holdfast.testing.crashsafe.faults import Fault, What
-from holdfast.testing.crashsafe.grounds import STORES
+from holdfast.testing.crashsafe.grounds import STORES, ground_for
 
-#: Commits from one crash of a run to the next; with twice as many runs, each commit was met before and after.
-APART = 50 if SOAK else 5
-#: Orders of one test, so that each is done within its time.
-TOGETHER = 25 if SOAK else 2
-#: A store on disk is opened anew after each crash, which takes longer than all else; so in short it crashes less.
-SHORT = {"memory:": range(0, 2 * APART, TOGETHER), "sqlite:": (1,), "wal:": (3,), "dir:": (4,)}
-
-PARTS = [
-    pytest.param(store, first, id=f"{store}{first}")
-    for store in STORES
-    for first in (range(0, ORDERS, TOGETHER) if SOAK else SHORT[store])
-]
+#: Crashes of a struck run of which one takes the store. Odd, so that it comes at both sides.
+REOPENED = 5
+#: Commits from one crash to the next, side by side.
+APART = 40
+#: Orders of one test of the long form, so that each is done within its time.
+TOGETHER = 20
 
 
-def faults(store: str, seed: int) -> list[Fault]:
-    apart = APART if SOAK or store == "memory:" else 40
-    when = What.CRASH_AFTER if seed % 2 else What.CRASH_BEFORE
-    plan = [in_order(seed), *crashes(when, seed // 2 % apart, apart, 2000)]
-    return [*plan, Fault(What.NO_RESIDENCY)] if seed % 3 == 0 else plan
+def shard(starts):
+    number, _, of = os.environ.get("HOLDFAST_SHARD", "1/1").partition("/")
+    return starts[int(number) - 1 :: int(of)]
 
 
-@pytest.mark.parametrize(("store", "first"), PARTS)
-def test_every_program_comes_to_its_result(store, first):
-    for seed in range(first, first + TOGETHER):
-        world = prove(store, faults(store, seed))
+if SOAK:
+    STRUCK = [(s, range(n, n + TOGETHER), PROGRAMS) for n in shard(range(0, ORDERS, TOGETHER)) for s in STORES]
+    # Side by side, of each twenty the first and the last.
+    BESIDE = [(store, orders[:: TOGETHER - 1], programs) for store, orders, programs in STRUCK]
+else:
+    # In short, memory has them all, and of the other stores each a third.
+    STRUCK = [("memory:", [1], PROGRAMS), *((s, [2 + n], PROGRAMS[n::3]) for n, s in enumerate(STORES[1:]))]
+    BESIDE = [(store, [3 + number], PROGRAMS) for number, store in enumerate(STORES)]
+
+
+def parts(found):
+    return [pytest.param(*one, id=f"{one[0]}{one[1][0]}") for one in found]
+
+
+def residency(seed):
+    return [Fault(What.NO_RESIDENCY)] if seed % 3 == 0 else []
+
+
+@pytest.mark.parametrize(("store", "orders", "programs"), parts(STRUCK))
+def test_a_program_comes_to_its_result_though_struck_at_every_commit(store, orders, programs):
+    began, done = time.process_time(), Counter()
+    for seed in orders:
+        plan = [in_order(seed), Fault(What.CRASH_AT_EVERY, seed), *residency(seed)]
+        for program in programs:
+            ground = Outliving(ground_for(store)(), REOPENED, seed)
+            world = prove(ground, plan, [program])
+            struck = Counter(world.strikes.struck.values())
+            assert world.crashed == struck.total() > 0, f"{program.name}, order {seed}: the crashes did not strike"
+            done.update(struck, runs=1, commits=world.commits, reopened=ground.reopened)
+        assert abs(done["before"] - done["after"]) <= done["runs"], f"order {seed}: one side was spared"
+    told = ", ".join(f"{done[what]:,} {what}" for what in ("runs", "commits", "before", "after", "reopened"))
+    print(f"{store} orders {orders[0]} to {orders[-1]}: {told}, {time.process_time() - began:.0f} s of processor")
+
+
+@pytest.mark.parametrize(("store", "orders", "programs"), parts(BESIDE))
+def test_programs_side_by_side_come_to_their_results(store, orders, programs):
+    for seed in orders:
+        when = What.CRASH_AFTER if seed % 2 else What.CRASH_BEFORE
+        world = prove(
+            store, [in_order(seed), *crashes(when, seed // 2 % APART, APART, 2000), *residency(seed)], programs
+        )
         assert world.crashed >= world.commits // 100, f"order {seed}: the crashes did not strike"
 
 
 def test_one_plan_is_one_run_wherever_it_is_made():
-    plan = faults("wal:", 6)
+    plan = [in_order(6), *crashes(What.CRASH_BEFORE, 3, APART, 2000), *residency(6)]
     worlds = [prove(store, plan) for store in ("memory:", "memory:", "wal:")]
     assert len({world.size() for world in worlds}) == 1
     assert worlds[0].calls == worlds[1].calls == worlds[2].calls

@@ -148,7 +148,7 @@ def test_every_commit_is_crashed_before_and_after_and_one_seed_is_one_plan():
     assert plan_of(0, SIZE) == ()
     assert plan_of(50, SIZE) == plan_of(50, SIZE)
     kinds = {fault.what for seed in range(9, 200) for fault in plan_of(seed, SIZE)}
-    assert kinds == {*What}
+    assert kinds == {*What} - {What.CRASH_AT_EVERY}  # which is for plans made by hand: a run of it is many runs long
 
 
 def test_faults_that_do_not_matter_are_taken_away():

@@ -1,7 +1,8 @@
 """What goes wrong in a run, as values: drawn from a seed, and taken away one by one while the run still fails.
 
 Run 0 has no faults. Runs 1 to 2·C crash just before and just after each of the C commits that run 0 made. All others
-mix faults at random. So a number names a run, as long as the code makes as many commits.
+mix faults at random. So a number names a run, as long as the code makes as many commits. A crash at every commit is
+for plans made by hand: such a run goes through as many processes as there are commits.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class What(StrEnum):
 
     CRASH_BEFORE = "crash before commit"
     CRASH_AFTER = "crash after commit"
+    CRASH_AT_EVERY = "crash at every commit"
     MESSAGE_TWICE = "message delivered twice, number"
     ACTIVITY_TWICE = "activity run twice, number"
     CLOCK_JUMP = "clock jump at move"
@@ -37,7 +39,8 @@ class Fault(msgspec.Struct, frozen=True):
     """One thing that goes wrong."""
 
     what: What
-    #: Which commit, message, activity or move; for an order or hashes, their seed.
+    #: Which commit, message, activity or move; for an order or hashes, their seed; for crashes at every commit, whether
+    #: the first comes after it (odd) or before.
     at: int = 0
     #: Milliseconds of a jump.
     by_ms: int = 0
@@ -45,7 +48,7 @@ class Fault(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """Word it."""
         match self.what:
-            case What.NO_RESIDENCY | What.OTHER_ORDER:
+            case What.CRASH_AT_EVERY | What.NO_RESIDENCY | What.OTHER_ORDER:
                 return str(self.what)
             case What.CLOCK_JUMP:
                 return f"{self.what} {self.at}: {self.by_ms / 1000:+g} s"

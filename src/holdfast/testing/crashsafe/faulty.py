@@ -26,6 +26,7 @@ from holdfast.flows.provider import Provider
 from holdfast.flows.steps import StepCall
 from holdfast.flows.workflows import Workflow
 from holdfast.model.details import ErrorDetails
+from holdfast.model.events import Event as AnyEvent
 from holdfast.model.flowcommands import FetchActivity
 from holdfast.model.history import (
     Event,
@@ -59,6 +60,7 @@ from holdfast.testing.crashsafe.cast import Cast
 from holdfast.testing.crashsafe.faults import Fault, Plan, Size, What
 from holdfast.testing.crashsafe.grounds import Ground, InMemory, Mortal
 from holdfast.testing.crashsafe.judging import Broken, Outcome, Recorded, broken_by, outcome_of
+from holdfast.testing.crashsafe.striking import Strikes
 from holdfast.testing.here import awaited
 from holdfast.testing.simfs import SimCrash
 from holdfast.testing.turning import LOCK_S, Turning
@@ -95,14 +97,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Repeatable(Engine):
-    """An engine whose chance is counted: ids and jitter come out alike in every run."""
+    """An engine whose chance is counted: ids and jitter come out alike in every run. It dies when it is struck."""
 
-    def __init__(self, store: Store, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, store: Store, clock: Clock, chance: random.Random, strikes: Strikes) -> None:
         self._chance = chance
-        super().__init__(store, clock=clock)
+        #: What the commit under way, or the last one, says.
+        self._facts: Sequence[AnyEvent] = ()
+        super().__init__(Mortal(store, lambda when: strikes.at(when, self._facts)), clock=clock)
 
     def _turn(self, batch: Batch) -> Any:
         turn = super()._turn(batch)
+        self._facts = turn.added
         return turn._replace(draws=Draws(turn.reading.now, self._chance.getrandbits(64)))
 
     def new_id(self) -> str:
@@ -119,8 +124,7 @@ class FaultyWorld(Turning):
         self._parts = cast.parts()
         self._ground = ground or InMemory()
         self.clock = ManualClock()
-        strikes = {What.CRASH_BEFORE: "before", What.CRASH_AFTER: "after"}
-        self._crashes = {(fault.at, strikes[fault.what]) for fault in plan if fault.what in strikes}
+        self.strikes = Strikes(plan)
         order = next((fault for fault in plan if fault.what is What.OTHER_ORDER), None)
         #: None: the first of everything, as early as it can be.
         self._order = None if order is None else random.Random(order.at)  # noqa: S311 - to be repeatable is its purpose
@@ -137,13 +141,18 @@ class FaultyWorld(Turning):
         self._held: list[Grant] = []
         self._begun_with: dict[tuple[str, int], dict[str, KvEntry]] = {}
         self._results: dict[str, str] = {}
-        self.commits = self.moves = self.messages = self.activities_run = self.crashed = 0
+        self.moves = self.messages = self.activities_run = self.crashed = 0
         #: Every execution of an activity or step, in order.
         self.calls: list[Call] = []
         for name, data, *after in signals:
             message = QueueMessage(instance=INSTANCE, name=name, data=encoded(data, f"signal {name!r}"))
             self.post(message, after[0] if after else 0)
         self._provider = self._opened()
+
+    @property
+    def commits(self) -> int:
+        """How many commits were made."""
+        return self.strikes.commits
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
@@ -194,8 +203,7 @@ class FaultyWorld(Turning):
 
     def _opened(self) -> Provider:
         while True:
-            store = Mortal(self._ground.open(self.clock), self._strike)
-            engine = _Repeatable(store, self.clock, self._chance)
+            engine = _Repeatable(self._ground.open(self.clock), self.clock, self._chance, self.strikes)
             try:
                 recover(engine)
                 end_dead_sessions(engine)  # where several processes may be at work, a worker does so in passing
@@ -204,14 +212,6 @@ class FaultyWorld(Turning):
                 self._ground.crash()
             else:
                 return Provider(engine)
-
-    def _strike(self, when: str) -> None:
-        number = self.commits
-        if when == "after":
-            self.commits += 1
-        if (number, when) in self._crashes:
-            self._crashes.remove((number, when))
-            raise SimCrash
 
     # --- moves --------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from holdfast.journal import JournalOptions
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import Batch, Store
+from holdfast.testing.crashsafe.striking import When
 from holdfast.testing.simfs import SimFS
 
 #: Files of a moment need no disk: where there is a file system in memory, syncing them costs nothing.
@@ -172,7 +173,7 @@ def ground_for(store: str) -> Callable[[], Ground]:
 class Mortal:
     """A store whose process dies just before a commit, or just after it, when `strikes` says so by raising."""
 
-    def __init__(self, store: Store, strikes: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, strikes: Callable[[When], None]) -> None:
         self._store = store
         self._strikes = strikes
 
