@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import NoReturn, cast
 
 import msgspec
@@ -21,13 +22,13 @@ from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
 from holdfast.stores.http.beside import HttpBlobs, HttpLogs, HttpRoster, NoSessions
 from holdfast.stores.http.calling import Line, Request
+from holdfast.stores.http.together import Together
 from holdfast.stores.http.view import HttpView
 from holdfast.stores.http.wire import (
     LONGEST_WAIT_S,
     MOST_BYTES,
     MOST_COMMANDS,
     Changes,
-    Commands,
     Facing,
     FeedPage,
     Look,
@@ -39,6 +40,8 @@ from holdfast.stores.protocol import Batch, Durability, Entry, Finding, Promises
 
 #: Seconds without an answer after which a caller is told.
 PATIENCE_S = 30.0
+#: Bytes of commands up to which a caller's go with those of others.
+SMALL = 256 << 10
 #: Reports are known by their tokens, and a lease nobody heard of lapses: asking anew under other ids does no harm.
 _REPEATABLE = (Lease, Extend, Complete, Fail, Snooze, GiveUp, Release)
 
@@ -56,6 +59,9 @@ class HttpStore:
         self.logs = HttpLogs(line)
         self.workers = HttpRoster(line)
         self.sessions = NoSessions()
+        # Apart, because what becomes of them when no answer comes differs.
+        self._repeatable = Together(partial(self._decide, is_repeatable=True), MOST_COMMANDS)
+        self._others = Together(partial(self._decide, is_repeatable=False), MOST_COMMANDS)
 
     @classmethod
     def open(
@@ -84,19 +90,26 @@ class HttpStore:
 
     def decide(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Have the coordinator decide these, in order; those that fit into one request are committed together."""
+        named = [self._named(command) for command in commands]
+        encoded = [encode(command) for command in named]
+        is_repeatable = all(isinstance(command, _REPEATABLE) for command in named)
+        try:
+            if attempt_s is not None or sum(map(len, encoded)) > SMALL:
+                return self._decide(encoded, is_repeatable=is_repeatable, attempt_s=attempt_s)
+            return (self._repeatable if is_repeatable else self._others).decide(encoded)
+        except StoreFailed as problem:
+            # Whoever looks for them later learns what became of it.
+            problem.facts["job_ids"] = [job.job_id for one in named if isinstance(one, Enqueue) for job in one.jobs]
+            raise
+
+    def _decide(
+        self, commands: Sequence[bytes], *, is_repeatable: bool, attempt_s: float | None = None
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for portion in _portions([self._named(command) for command in commands]):
-            is_repeatable = all(isinstance(command, _REPEATABLE) for command in portion)
-            sent = Request("POST", "/commands", encode(Commands(portion)), is_repeatable=is_repeatable)
-            try:
-                answer = self._line.send(sent, attempt_s=attempt_s)
-            except StoreFailed as problem:
-                # Whoever looks for them later learns what became of it.
-                problem.facts["job_ids"] = [
-                    job.job_id for one in portion if isinstance(one, Enqueue) for job in one.jobs
-                ]
-                raise
-            outcomes += msgspec.json.decode(answer, type=Outcomes).outcomes
+        for portion in _portions(commands):
+            body = b'{"commands":[%s]}' % b",".join(portion)
+            sent = Request("POST", "/commands", body, is_repeatable=is_repeatable)
+            outcomes += msgspec.json.decode(self._line.send(sent, attempt_s=attempt_s), type=Outcomes).outcomes
         return outcomes
 
     def _named(self, command: Command) -> Command:
@@ -109,17 +122,19 @@ class HttpStore:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def read(self) -> Iterator[View]:
+    def read(self, *, attempt_s: float | None = None) -> Iterator[View]:
         """Open a view, whose look-ups are requests."""
+
+        def look(what: Look) -> Seen:
+            answer = self._line.send(Request("POST", "/look", encode(what)), attempt_s=attempt_s)
+            return msgspec.json.decode(answer, type=Seen)
+
         # Its look-ups are made from the protocol itself, which no type checker can follow.
-        yield cast("View", HttpView(self._look, lambda: self._changes(0, 0.0)))
+        yield cast("View", HttpView(look, lambda: self._changes(0, 0.0, attempt_s)))
 
-    def _look(self, look: Look) -> Seen:
-        return msgspec.json.decode(self._line.send(Request("POST", "/look", encode(look))), type=Seen)
-
-    def _changes(self, after: int, wait_s: float) -> int:
+    def _changes(self, after: int, wait_s: float, attempt_s: float | None = None) -> int:
         asked = {"after": str(after), "wait": f"{wait_s:.3f}"}
-        answer = self._line.send(Request("GET", "/changes", params=asked, wait_s=wait_s))
+        answer = self._line.send(Request("GET", "/changes", params=asked, wait_s=wait_s), attempt_s=attempt_s)
         return msgspec.json.decode(answer, type=Changes).seq
 
     def feed(self, after: int) -> Iterator[Entry]:
@@ -172,12 +187,12 @@ class HttpStore:
         self._line.close()
 
 
-def _portions(commands: list[Command]) -> Iterator[list[Command]]:
+def _portions(commands: Sequence[bytes]) -> Iterator[list[bytes]]:
     """Cut a batch so that each part fits into a request. A command too large for any goes alone, to be refused."""
-    portion: list[Command] = []
+    portion: list[bytes] = []
     size = 0
     for command in commands:
-        length = len(encode(command)) + 1
+        length = len(command) + 1
         if portion and (len(portion) == MOST_COMMANDS or size + length > MOST_BYTES - 1024):
             yield portion
             portion, size = [], 0
