@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import Engine, open_store
-from holdfast.cli.jobrows import PREVIEW, row_record
+from holdfast.cli.jobrows import row_record
 from holdfast.cli.target import now
 from holdfast.engine.reasons import Reasons
+from holdfast.engine.records.shapes import PREVIEW
 from holdfast.model.commands import Cancel, Enqueue, Fail, Lease, NewJob, PauseQueue
 from holdfast.rules import explain as rules
 from holdfast.stores.protocol import JobQuery

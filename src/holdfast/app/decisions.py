@@ -79,21 +79,8 @@ class Decision:
         Raises DecisionClosed if it was answered, has expired or is no longer asked; InvalidValue for an answer that is
         not among its options; DecisionNotFound.
         """
-        if chosen is None and message is None:
-            raise InvalidValue("an answer needs a choice or a message. Nothing was changed.", field="chosen")
-        record = self._read()
-        answer = msgspec.json.encode(Answer(chosen=chosen, message=message, by=by or None)).decode()
-        item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=answer)
         engine = self._app.engine
-        engine.ask(
-            AnswerDecision(
-                cmd=engine.new_id(),
-                decision_id=self.id,
-                message=NewMessage(item=msgspec.Raw(encode_item(item))),
-                chosen=chosen,
-                by=by,
-            )
-        )
+        engine.ask(answer_command(self._read(), chosen, message, by=by, cmd=engine.new_id()))
 
     @property
     def aio(self) -> AioDecision:
@@ -101,6 +88,24 @@ class Decision:
         from holdfast.app.aioflows import AioDecision  # noqa: PLC0415 - only programs that await pay for it
 
         return AioDecision(self)
+
+
+def answer_command(
+    record: Record, chosen: str | None, message: str | None, *, by: str, cmd: str, actor: str = ""
+) -> AnswerDecision:
+    """Answer a question that was read. Raises InvalidValue for an answer that says nothing."""
+    if chosen is None and message is None:
+        raise InvalidValue("an answer needs a choice or a message. Nothing was changed.", field="chosen")
+    text = msgspec.json.encode(Answer(chosen=chosen, message=message, by=by or None)).decode()
+    item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=text)
+    return AnswerDecision(
+        cmd=cmd,
+        actor=actor,
+        decision_id=record.decision_id,
+        message=NewMessage(item=msgspec.Raw(encode_item(item))),
+        chosen=chosen,
+        by=by,
+    )
 
 
 def listed(app: Holdfast, *, is_open: bool | None, instance: str | None, limit: int) -> list[Decision]:

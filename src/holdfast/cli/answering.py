@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from holdfast.app.decisions import answer_command
 from holdfast.cli.changing import actor, send
 from holdfast.cli.target import target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import new_id
 from holdfast.errors import AmbiguousId, DecisionNotFound
-from holdfast.flows.calls import DECISION
-from holdfast.flows.messages import Answer
 from holdfast.model.decisions import Decision
-from holdfast.model.flowcommands import AnswerDecision, NewMessage
-from holdfast.model.workitems import QueueMessage, encode_item
 from holdfast.stores.protocol import View
 
 
@@ -34,13 +29,5 @@ def answer(word: str, chosen: str | None, message: str | None, *, dry_run: bool 
     """Answer the question of that id. Raises what refuses it."""
     with target().look() as view:
         record = find(view, word)
-    text = msgspec.json.encode(Answer(chosen=chosen, message=message, by=actor())).decode()
-    item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=text)
-    command = AnswerDecision(
-        cmd=new_id(),
-        decision_id=record.decision_id,
-        message=NewMessage(item=msgspec.Raw(encode_item(item))),
-        chosen=chosen,
-        by=actor(),
-    )
+    command = answer_command(record, chosen, message, by=actor(), cmd=new_id())
     send(command, f"decision {safe(record.decision_id)} is answered", dry_run=dry_run)

@@ -12,13 +12,10 @@ from holdfast.cli.terminal import safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import ways_on
 from holdfast.engine.reasons import Reasons
+from holdfast.engine.records.jobs import behind
 from holdfast.model.instances import Instance
 from holdfast.model.jobs import Job, JobStatus
-from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import Store, View
-
-#: Links of a chain of retries that are followed each way.
-LINKS = 20
 
 
 @click.command(cls=WatchCommand)
@@ -41,7 +38,7 @@ def explain(*, word: str, watch: float | None, output: str) -> None:
         job = find(view, place, word)
         reasons = Reasons(view, now(), store.workers.all())
         reason = reasons.of(job)
-        chain = _chain(view, job, reason)
+        chain = behind(view, job, reason)
         links = [(role, other, reasons.of(other)) for role, other in chain]
         # What succeeded, or was carried on by another job, is over for good.
         over = job.status is JobStatus.COMPLETED or (job.has_ended and reason.holder is not None)
@@ -83,23 +80,3 @@ def _is_instance(view: View, word: str) -> bool:
     return bool(word) and (
         view.get(Instance, word) is not None or any(one.parked is None for one in view.beginnings(word))
     )
-
-
-def _chain(view: View, job: Job, reason: Reason) -> list[tuple[str, Job]]:
-    """Give the jobs behind a reason: what it waits behind, what it retries, what retries it."""
-    found: list[tuple[str, Job]] = []
-    if reason.code == "behind" and reason.holder is not None:
-        ahead = view.get(Job, reason.holder)
-        found += [("first in line", ahead)] if ahead is not None else []
-    if reason.code == "group_wait" and reason.holder is not None:
-        turn = view.get(Job, reason.holder)
-        found += [("before it", turn)] if turn is not None else []
-    before = job
-    for _ in range(LINKS):
-        earlier = None if before.retry_of is None else view.get(Job, before.retry_of)
-        if earlier is None:
-            break
-        found.append(("retry of", earlier))
-        before = earlier
-    found += [("retried by", later) for later in view.successors(job.job_id)[:LINKS]]
-    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.app.instancestate import InstanceState, state_of
+from holdfast.app.instancestate import state_of
 from holdfast.errors import NotFound
-from holdfast.flows.provider.contents import events_of, text_of
+from holdfast.flows.provider.contents import events_of
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution, execution_key
 from holdfast.stores.beside.protocol import Blobs
@@ -30,9 +30,3 @@ def history_of(
         raise NotFound(f"instance {instance_id!r} has no execution {number}.", instance=instance_id)
     rows = view.history(execution.history_id, after)
     return events_of(blobs, rows if last is None else rows[-last:], number, instance_id)
-
-
-def output_of(view: View, blobs: Blobs, state: InstanceState) -> str | None:
-    """Give what an ended instance returned, as JSON, or why it failed."""
-    execution = view.get(Execution, execution_key(state.id, state.execution_id))
-    return None if execution is None else text_of(blobs, execution.output)

@@ -13,10 +13,10 @@ from holdfast.cli.terminal import safe, say
 from holdfast.cli.values import Word
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.engine.reasons import Reasons
+from holdfast.engine.records.groups import last_members
 from holdfast.model.commands import CancelGroup
 from holdfast.model.groups import GroupStatus
 from holdfast.model.outcomes import GroupCancelled, Refusal
-from holdfast.rules.retry import automatic_heir
 from holdfast.stores.protocol import GroupQuery, Store, View
 
 #: Members that a page shows unless told otherwise.
@@ -68,7 +68,7 @@ def show_group(*, group_id: str, limit: int | None, watch: float | None, output:
         at = now()
         group = find_group(view, place, group_id)
         reasons = Reasons(view, at, store.workers.all())
-        last = [job for job in view.members(group.group_id) if automatic_heir(view, job) is None]
+        last = last_members(view, group.group_id)
         members = [(job, reasons.of(job)) for job in last[:most]]
         record = grouprows.full_record(group, members)
         return [record], lambda: grouprows.group_page(group, members, at, out.screen)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from holdfast.cli.reservationrows import active
 from holdfast.cli.target import Target
+from holdfast.engine.records.reservations import active
 from holdfast.errors import (
     AmbiguousId,
     GroupNotFound,

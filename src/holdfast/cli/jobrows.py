@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, ago, id_length, lines, shrink
 from holdfast.cli.terminal import Screen, safe, safe_lines
 from holdfast.cli.words import look_of
+from holdfast.engine.records.jobs import Fetch, full_job, job_row
 from holdfast.model.artifacts import Artifact
 from holdfast.model.jobs import Job, Run, RunStatus
 from holdfast.model.payloads import NULL, ref_in
@@ -20,8 +21,6 @@ from holdfast.model.times import Timestamp, seconds_between
 from holdfast.model.workers import Progress
 from holdfast.rules.explain import Reason
 
-#: Characters of a payload that a list shows.
-PREVIEW = 120
 _COLUMNS = (
     Column("STATUS"),
     Column("ID"),
@@ -62,29 +61,12 @@ class Known(NamedTuple):
 
 def row_record(job: Job, reason: Reason) -> Record:
     """Give a job as a list shows it: no payload, but how its parameters begin."""
-    known = msgspec.structs.asdict(job)
-    del known["params"], known["result"]
-    return {**known, "preview": bytes(job.params).decode()[:PREVIEW], "reason": reason}
+    return msgspec.structs.asdict(job_row(job, reason))
 
 
-def full_record(known: Known, fetch: Callable[[msgspec.Raw], msgspec.Raw]) -> Record:
+def full_record(known: Known, fetch: Fetch) -> Record:
     """Give everything known of a job; `fetch` gives content that lies beside the record."""
-    job = known.job
-    return {
-        **msgspec.structs.asdict(job),
-        "params": fetch(job.params),
-        "result": fetch(job.result),
-        "reason": known.reason,
-        "progress": known.progress,
-        "runs": [
-            {
-                **msgspec.structs.asdict(run),
-                "params_snapshot": fetch(run.params_snapshot),
-                "details": fetch(run.details),
-            }
-            for run in known.runs
-        ],
-    }
+    return msgspec.structs.asdict(full_job(known.job, known.reason, known.runs, known.progress, fetch))
 
 
 def job_table(jobs: Sequence[tuple[Job, Reason]], now: Timestamp, screen: Screen) -> list[str]:

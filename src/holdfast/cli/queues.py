@@ -11,7 +11,6 @@ import msgspec
 from holdfast.cli import jobrows
 from holdfast.cli.changing import actor, dry_run_option, reason_option, send
 from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
-from holdfast.cli.reservationrows import active
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe
@@ -19,61 +18,17 @@ from holdfast.cli.values import Duration, OrNone, Rate
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
 from holdfast.engine.reasons import Reasons
+from holdfast.engine.records.queues import QueueRow, queue_rows
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue, pair
-from holdfast.model.reservations import Reservation
 from holdfast.model.retention import Retention
-from holdfast.rules.reservations import holds
 from holdfast.stores.protocol import Store, View
 
 #: Jobs at the head of a queue that `show` lists.
 HEAD = 10
-
-
-class QueueRow(msgspec.Struct, frozen=True):
-    """A queue as lists show it."""
-
-    namespace: str
-    name: str
-    paused: bool
-    pause_reason: str | None
-    max_running: int | None
-    rate_count: int | None
-    rate_period_s: float | None
-    rate_scope: str
-    aging_s: float | None
-    #: How its ended jobs are kept; None as the store keeps them.
-    retention: Retention | None
-    #: Status → how many jobs; each status is there.
-    counts: dict[str, int]
-    #: Who keeps it to himself, and the job that runs alone there.
-    reservation: Reservation | None
-    direct: str | None
-
-
-def queue_rows(view: View, namespace: str | None = None) -> list[QueueRow]:
-    """Give every queue that has settings or jobs, of one namespace or of all."""
-    settings = {(queue.namespace, queue.name): queue for queue in view.all(Queue)}
-    counted: dict[tuple[str, str], dict[str, int]] = {name: {} for name in settings}
-    at = now()
-    reserved = {(held.namespace, held.queue): held for held in active(view) if holds(held, at)}
-    for place in reserved:
-        counted.setdefault(place, {})
-    for count in view.counts():
-        counted.setdefault((count.namespace, count.queue), {})[count.status.value] = count.count
-    rows = []
-    for (space, name), counts in sorted(counted.items()):
-        if namespace not in (None, space):
-            continue
-        queue = settings.get((space, name)) or Queue(space, name)
-        every = {status.value: counts.get(status.value, 0) for status in JobStatus}
-        known = {field: getattr(queue, field) for field in QueueRow.__struct_fields__ if hasattr(queue, field)}
-        held = reserved.get((space, name))
-        rows.append(QueueRow(**known, counts=every, reservation=held, direct=view.direct(space, name)))
-    return rows
 
 
 def queue_table(rows: list[QueueRow], screen: Screen) -> list[str]:
@@ -142,7 +97,7 @@ def ls(*, watch: float | None, output: str) -> None:
 
     def look(view: View, store: Store) -> Shown:
         del store
-        rows = queue_rows(view, place.name)
+        rows = queue_rows(view, now(), place.name)
         return [msgspec.structs.asdict(row) for row in rows], lambda: queue_table(rows, out.screen)
 
     show(place, out, watch, look, key="name")
@@ -158,7 +113,7 @@ def show_queue(*, name: str, watch: float | None, output: str) -> None:
     place, out = target(), output_for(output)
 
     def look(view: View, store: Store) -> Shown:
-        rows = [row for row in queue_rows(view, place.name) if row.name == name]
+        rows = [row for row in queue_rows(view, now(), place.name) if row.name == name]
         if not rows:
             raise QueueNotFound(
                 f"queue {name} has no jobs and no settings.", hint="See `holdfast queues ls`.", queue=name

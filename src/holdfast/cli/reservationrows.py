@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,10 +11,10 @@ from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, id_length, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import HELD, READY, STUCK
+from holdfast.engine.records.reservations import direct_job, reservation_row
 from holdfast.model.reservations import Reservation, ReservationStatus
-from holdfast.model.times import FOREVER, Timestamp, seconds_between
+from holdfast.model.times import Timestamp, seconds_between
 from holdfast.rules.reservations import holds
-from holdfast.rules.state import Lane
 from holdfast.stores.protocol import View
 
 
@@ -26,26 +26,12 @@ class Seen(NamedTuple):
 
     def record(self, now: Timestamp) -> Record:
         """Give it with every field, as programs read it, and whether it holds its queue now."""
-        known = msgspec.structs.asdict(self.reservation)
-        return {**known, "holds": holds(self.reservation, now), "job_id": self.job_id}
-
-
-def active(view: View) -> Iterator[Reservation]:
-    """Walk the reservations that have not ended, by their expiry."""
-    for record in view.due(Lane.RESERVATION, FOREVER):
-        assert isinstance(record, Reservation)
-        yield record
-
-
-def newest(view: View) -> Iterator[Reservation]:
-    """Walk all reservations, those that have ended too, newest first."""
-    yield from sorted(view.all(Reservation), key=lambda one: (one.reserved_at, one.reservation_id), reverse=True)
+        return msgspec.structs.asdict(reservation_row(self.reservation, self.job_id, now))
 
 
 def seen(view: View, reservation: Reservation) -> Seen:
     """Look what runs under a reservation."""
-    is_active = reservation.status is ReservationStatus.ACTIVE
-    return Seen(reservation, view.direct(reservation.namespace, reservation.queue) if is_active else None)
+    return Seen(reservation, direct_job(view, reservation))
 
 
 def table(found: Sequence[Seen], now: Timestamp, screen: Screen) -> list[str]:

@@ -13,6 +13,7 @@ from holdfast.cli.output import LIST_FORMS, output_for, output_options
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe, say
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.engine.records.reservations import active, newest
 from holdfast.model.commands import ReleaseReservation
 from holdfast.model.outcomes import Refusal, Reserved
 from holdfast.stores.protocol import Store, View
@@ -39,7 +40,7 @@ def ls(*, every: bool, limit: int, watch: float | None, output: str) -> None:
     def look(view: View, store: Store) -> Shown:
         del store
         at = now()
-        listed = reservationrows.newest(view) if every else reservationrows.active(view)
+        listed = newest(view) if every else active(view)
         mine = (one for one in listed if one.namespace == place.name)
         found = [reservationrows.seen(view, one) for one in islice(mine, limit)]
         return [one.record(at) for one in found], lambda: reservationrows.table(found, at, out.screen)

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.cli.output import Record
 from holdfast.cli.pulse import Pulse, Rates, Recovery
-from holdfast.cli.queues import QueueRow, queue_rows
 from holdfast.cli.target import Target, now
 from holdfast.cli.workerrows import Held, Staff, progresses, running, staff
+from holdfast.engine.records.queues import QueueRow, queue_rows
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
@@ -60,7 +60,7 @@ class Scene(NamedTuple):
 def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
     """Look once; `pulse` remembers how far the feed was counted."""
     at, space = now(), place.namespace
-    rows = queue_rows(view, space)
+    rows = queue_rows(view, at, space)
     held = [one for one in running(view) if space in (None, one.job.namespace)]
     known = [worker for worker in store.workers.all() if space in (None, worker.namespace)]
     said = progresses(known)

@@ -10,6 +10,7 @@ from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import BACKOFF, COMPLETED, DELAYED, FAILED, HELD, READY, RUNNING
+from holdfast.engine.records.webhooks import full_delivery, webhook_row
 from holdfast.model.times import Timestamp, seconds_between
 from holdfast.model.webhooks import Delivery, DeliveryStatus, Webhook
 
@@ -19,14 +20,12 @@ SHOWN = 10
 
 def webhook_record(webhook: Webhook) -> Record:
     """Give a webhook with every field but its secrets, as programs read it."""
-    fields = msgspec.structs.asdict(webhook)
-    del fields["secrets"]
-    return fields
+    return msgspec.structs.asdict(webhook_row(webhook))
 
 
 def delivery_record(delivery: Delivery) -> Record:
     """Give a delivery with every field, as programs read it; its body as what it says."""
-    return {**msgspec.structs.asdict(delivery), "body": msgspec.Raw(delivery.body.encode())}
+    return msgspec.structs.asdict(full_delivery(delivery))
 
 
 def _state(webhook: Webhook, screen: Screen) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from itertools import chain, islice
 
 import click
 import msgspec
 
 from holdfast.app.decisions import state_of as question_of
+from holdfast.app.flowrecords import GOING, output_of, unbegun
 from holdfast.app.instancestate import error_of, state_of
+from holdfast.app.speaking import cancel_command, signal_command, start_command
 from holdfast.cli import workflowrows
 from holdfast.cli.changing import as_tried, confirm, dry_run_option, reason_option, send, yes_option
 from holdfast.cli.flowchecks import add_checks
-from holdfast.cli.flowhistories import history_of, output_of
+from holdfast.cli.flowhistories import history_of
 from holdfast.cli.flowrepairs import add_repairs
 from holdfast.cli.ids import given
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
@@ -24,20 +25,14 @@ from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.clock import SystemClock
 from holdfast.engine.flowreasons import reason_in
 from holdfast.errors import InvalidOperation, InvalidValue, WorkflowNotFound
-from holdfast.flows.calls import demand_instance_id, demand_signal_name
-from holdfast.flows.definitions import version_key
-from holdfast.model.flowcommands import DeleteEnded, DeleteInstances, NewMessage, StartInstance, TellInstance
-from holdfast.model.ids import NAME_HINT, is_name
-from holdfast.model.instances import Instance, InstanceStatus
+from holdfast.model.flowcommands import DeleteEnded, DeleteInstances
+from holdfast.model.instances import InstanceStatus
 from holdfast.model.outcomes import Begun, Deleted, Outcome
 from holdfast.model.times import Timestamp
-from holdfast.model.workitems import CancelInstance, QueueMessage, StartOrchestration, WorkItem, encode_item
 from holdfast.stores.protocol import InstanceQuery, Store, View
 
 _id = click.argument("instance_id", metavar="ID")
-#: Statuses that count as running: an execution that goes on as new ends, its instance does not.
-_GOING = (InstanceStatus.RUNNING, InstanceStatus.CONTINUED_AS_NEW)
-#: Instances of one `prune`; and that are looked at for one that nobody has begun.
+#: Instances of one `prune`.
 MOST = 1000
 
 
@@ -63,29 +58,18 @@ add_repairs(workflows)
 def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch: float | None, output: str) -> None:
     """List instances, newest first; before them those that no worker has begun yet."""
     place, out = target(), output_for(output)
-    statuses = None if status is None else _GOING if status in _GOING else (status,)
+    statuses = None if status is None else GOING if status in GOING else (status,)
 
     def look(view: View, store: Store) -> Shown:
         query = InstanceQuery(statuses=statuses, orchestration_name=workflow, limit=limit)
-        unbegun = [] if statuses is not None and InstanceStatus.RUNNING not in statuses else _unbegun(view, workflow)
-        ids = [*unbegun, *(found.instance_id for found in view.instances(query))][:limit]
+        is_wanted = statuses is None or InstanceStatus.RUNNING in statuses
+        waiting = unbegun(view, now(), workflow) if is_wanted else []
+        ids = [*waiting, *(found.instance_id for found in view.instances(query))][:limit]
         rows = [_seen(view, store, one) for one in ids]
         records = [workflowrows.instance_record(one) for one in rows]
         return records, lambda: workflowrows.instance_table(rows, now(), out.screen)
 
     show(place, out, watch, look, key="instance_id")
-
-
-def _unbegun(view: View, workflow: str | None) -> list[str]:
-    """Give instances that are started and that nobody has begun, as far as they are found among the first that wait.
-
-    Those that a worker has given back are held back a while, and found by the reason it gave.
-    """
-    given_back = (turn.instance_id for turn in view.stuck_turns())
-    found = dict.fromkeys(islice(chain(view.candidates(now()), given_back), MOST))
-    waiting = [one for one in found if view.get(Instance, one) is None]
-    starts = {one: next((mail.orchestration for mail in view.beginnings(one)), None) for one in waiting}
-    return [one for one, name in starts.items() if workflow in (None, name)]
 
 
 def _seen(view: View, store: Store, instance_id: str) -> workflowrows.InstanceSeen:
@@ -176,10 +160,6 @@ def _wait(place: Target, instance_id: str, timeout: float | None) -> tuple[workf
 # --- speaking to them -------------------------------------------------------------------------------------------------
 
 
-def _message(item: WorkItem) -> NewMessage:
-    return NewMessage(item=msgspec.Raw(encode_item(item)))
-
-
 @workflows.command()
 @click.argument("workflow")
 @click.option("--id", "instance_id", help="Names it; by default made.")
@@ -193,15 +173,8 @@ def start(
 ) -> None:
     """Start an instance; the same id with the same input gives the one there is."""
     out = output_for(output)
-    if not is_name(workflow):
-        raise InvalidValue(f"workflow {workflow!r:.150}: no name. Nothing was started.", hint=NAME_HINT)
-    if version is not None:
-        version_key(version)
-    chosen = new_id() if instance_id is None else demand_instance_id(instance_id)
-    item = StartOrchestration(
-        instance=chosen, orchestration=workflow, input=bytes(payload_of(text)).decode(), version=version
-    )
-    command = StartInstance(cmd=new_id(), message=_message(item))
+    chosen = new_id() if instance_id is None else instance_id
+    command = start_command(workflow, chosen, payload_of(text), version=version, cmd=new_id())
     outcome = send(
         command,
         lambda begun: f"instance {safe(chosen)} is {'started' if _is_new(begun) else 'there already'}",
@@ -230,8 +203,7 @@ def signal(*, instance_id: str, name: str, data: str, hold: float | None, dry_ru
         msgspec.json.decode(text)
     except msgspec.MsgspecError as problem:
         raise InvalidValue(f"--data: is no JSON: {problem}. Nothing was sent.", field="data") from None
-    item = QueueMessage(instance=instance_id, name=demand_signal_name(name), data=text)
-    command = TellInstance(cmd=new_id(), message=_message(item), hold_s=hold)
+    command = signal_command(instance_id, name, text, hold_s=hold, cmd=new_id())
     try:
         send(command, f"signal {safe(name)} is sent to {safe(instance_id)}", dry_run=dry_run)
     except WorkflowNotFound as problem:
@@ -247,8 +219,7 @@ def signal(*, instance_id: str, name: str, data: str, hold: float | None, dry_ru
 @store_options
 def cancel(*, instance_id: str, force: bool, reason: str, dry_run: bool) -> None:
     """Ask an instance to stop; its code may clean up first."""
-    item = CancelInstance(instance=instance_id, reason=reason, force=force)
-    command = TellInstance(cmd=new_id(), message=_message(item))
+    command = cancel_command(instance_id, reason, force=force, cmd=new_id())
     send(command, f"instance {safe(instance_id)} is asked to stop", dry_run=dry_run)
 
 

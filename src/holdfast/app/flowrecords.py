@@ -1,0 +1,80 @@
+"""Instances of workflows, their executions and their questions, as programs read them."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from holdfast.app.decisions import DecisionState
+from holdfast.app.instancestate import InstanceState
+from holdfast.engine.records.shapes import fill, preview, shown
+from holdfast.flows.provider.contents import text_of
+from holdfast.model.instances import Execution, Instance, InstanceStatus, KeyValue, execution_key
+from holdfast.model.payloads import NULL
+from holdfast.model.times import Timestamp
+from holdfast.rules.explain import Reason
+from holdfast.stores.beside.protocol import Blobs
+from holdfast.stores.protocol import View
+
+#: Instances that are looked at for those that nobody has begun.
+MOST_UNBEGUN = 1000
+#: Statuses that count as running: an execution that goes on as new ends, its instance does not.
+GOING = (InstanceStatus.RUNNING, InstanceStatus.CONTINUED_AS_NEW)
+
+DecisionRow = shown("DecisionRow", DecisionState, without=("id",), decision_id=str)
+InstanceRow = shown(
+    "InstanceRow", InstanceState, without=("id", "custom_status"), instance_id=str, preview=str, reason=Reason
+)
+FullInstance = shown(
+    "FullInstance",
+    InstanceState,
+    without=("id",),
+    instance_id=str,
+    reason=Reason,
+    output=str | None,
+    kv=dict[str, Any],
+    decisions=list[DecisionRow],  # type: ignore[valid-type]  # made above
+)
+ExecutionRow = shown("ExecutionRow", Execution, without=("output",), preview=str)
+
+
+def instance_row(state: InstanceState, reason: Reason) -> Any:
+    """Give an instance as a list shows it."""
+    said = "" if state.custom_status is None else preview(msgspec.Raw(msgspec.json.encode(state.custom_status)))
+    return fill(InstanceRow, state, instance_id=state.id, preview=said, reason=reason)
+
+
+def decision_row(state: DecisionState) -> Any:
+    """Give a question with every field."""
+    return fill(DecisionRow, state, decision_id=state.id)
+
+
+def execution_row(execution: Execution) -> Any:
+    """Give an execution without what it returned, but how that begins."""
+    return fill(ExecutionRow, execution, preview="" if execution.output == NULL else preview(execution.output))
+
+
+def output_of(view: View, blobs: Blobs, state: InstanceState) -> str | None:
+    """Give what an ended instance returned, as JSON, or why it failed."""
+    execution = view.get(Execution, execution_key(state.id, state.execution_id))
+    return None if execution is None else text_of(blobs, execution.output)
+
+
+def keys_of(blobs: Blobs, keys: list[KeyValue]) -> dict[str, Any]:
+    """Give the keys of an instance with their values, as the running execution sees them."""
+    texts = {one.key: text_of(blobs, one.live) for one in keys}
+    return {key: msgspec.json.decode(text) for key, text in texts.items() if text is not None}
+
+
+def unbegun(view: View, now: Timestamp, workflow: str | None) -> list[str]:
+    """Give instances that are started and that nobody has begun, as far as they are found among the first that wait.
+
+    Those that a worker has given back are held back a while, and found by the reason it gave.
+    """
+    given_back = (turn.instance_id for turn in view.stuck_turns())
+    found = dict.fromkeys(islice(chain(view.candidates(now), given_back), MOST_UNBEGUN))
+    waiting = [one for one in found if view.get(Instance, one) is None]
+    starts = {one: next((mail.orchestration for mail in view.beginnings(one)), None) for one in waiting}
+    return [one for one, name in starts.items() if workflow in (None, name)]
