@@ -5,6 +5,7 @@ import pytest
 from world import World
 
 from holdfast.model import commands as c
+from holdfast.model.flowcommands import AbandonTurn
 from holdfast.model.outcomes import CancelAnswer, Done
 from holdfast.rules.repeats import REMEMBER_S, remember, seen_before
 
@@ -53,3 +54,8 @@ def test_it_is_remembered_for_an_hour():
     world.wait(1e-6)
     assert world.do(c.Prune()).count == 1
     assert REMEMBER_S == 3600
+
+
+def test_a_turn_that_is_given_back_without_a_reason_is_remembered():
+    command = AbandonTurn(token=1, cmd="c", given_back=True)
+    assert remembered(World(), command, Done()).outcome == Done()

@@ -45,8 +45,8 @@ def remember(command: Command, outcome: Outcome | None) -> CommandDone:
 
 
 def _digest(command: Command) -> str:
-    reason = getattr(command, "reason", "")
-    if not reason.isascii():
+    reason: str | None = getattr(command, "reason", None)  # who gives a turn back need not say why
+    if reason is not None and not reason.isascii():
         # The one free text of an edit: it may hold lone surrogates, which cannot be encoded as they are.
         command = msgspec.structs.replace(command, reason=reason.encode("utf-8", "backslashreplace").decode())
     return hashlib.sha256(_encode(command)).hexdigest()[:32]
