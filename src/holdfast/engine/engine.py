@@ -324,10 +324,13 @@ class Engine:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def read(self) -> AbstractContextManager[View]:
-        """Open a consistent view of what is durable."""
+    def read(self, *, attempt_s: float | None = None) -> AbstractContextManager[View]:
+        """Open a view of what is durable, consistent if it is here.
+
+        With `attempt_s` another process that decides is asked once for each look-up, for so many seconds.
+        """
         self._demand_own()
-        return self.store.read()
+        return self.store.read() if self._elsewhere is None else self._elsewhere.read(attempt_s=attempt_s)
 
     def would_change(self, command: Command) -> bool:
         """Tell whether a command would write anything now. A look only: it waits for nobody who writes."""

@@ -338,6 +338,13 @@ class Elsewhere(Protocol):
         """The time by which that process decides, as well as it is known here."""
         ...
 
+    def read(self, *, attempt_s: float | None = None) -> AbstractContextManager[View]:
+        """Open a view. With `attempt_s`, whoever does not answer a look-up within so many seconds is not asked again.
+
+        - Its look-ups raise StoreBusy if nobody answers.
+        """
+        ...
+
     def decide(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Have commands decided, in order, each atomic alone; return when their outcomes are durable.
 

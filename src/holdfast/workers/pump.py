@@ -4,6 +4,9 @@ A cycle collects what has ended, renews leases that are a third old, asks for as
 sends all of it in one commit. Then it sleeps until a handler ends, the watcher stirs, or a time comes: a heartbeat, a
 timeout, a delayed job, a lapsed lease. While nothing happens it neither reads nor writes.
 
+A store that is elsewhere is asked by a messenger, and meanwhile handlers are stopped that must be. What it did not
+answer is sent again, the same to the letter, until 60 s after the leases it speaks of have ended.
+
 Runs no handler itself, and knows nothing of how one is run.
 """
 
@@ -28,6 +31,7 @@ from holdfast.rules.state import Lane
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.chores import Chores
 from holdfast.workers.contents import complete
+from holdfast.workers.messenger import ATTEMPT_S, Answered, Messenger
 from holdfast.workers.outcomes import ErrorKind, Outcome, Raised, Released, Returned, command_of
 from holdfast.workers.slots import Ended, Slots
 from holdfast.workers.tasks import Registry
@@ -54,11 +58,17 @@ NAP_S = 15.0
 RETRY_S = 1.0
 #: Seconds that handlers have to end once they were asked to, at shutdown.
 FAREWELL_S = 5.0
+#: Seconds that a store elsewhere has to answer once nothing runs here and someone asked for the end; if at once.
+LEAVE_S, LEAVE_NOW_S = 3.0, 1.0
 #: No handler is taken to be shorter, seconds.
 _SHORTEST_S = 1e-6
 _NEVER = float("inf")
 #: Refusals of a report that no other report would fare better with.
 _GONE = {LeaseLost.code, UnknownLease.code, AlreadyReported.code, JobNotFound.code}
+
+
+class _Left(Exception):
+    """The worker ends although its store has not answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +104,7 @@ class Pump:
         self._retention = retention
         self._until_idle = until_idle
         self._watcher = Watcher(engine.store, self._stir, self._chores.hear)
+        self._messenger = Messenger(engine, self._meanwhile)
         #: Outcomes whose report is not durable yet.
         self._outbox: list[Ended] = []
         #: A lease is worth a try.
@@ -123,6 +134,8 @@ class Pump:
         #: No more leases, but no end either.
         self._is_quiet = False
         self._stop_at = self._release_at = _NEVER
+        #: Since when only an answer of the store is waited for.
+        self._done_at = _NEVER
         #: Leases that were lost while their handlers ran.
         self.lost = 0
         #: Reports that are durable, and among them jobs given back while their handlers ran.
@@ -135,6 +148,7 @@ class Pump:
         if self._grace_s is None:
             self._grace_s = grace_s if grace_s > 0 else 0.0  # what is not a number, too
         self.quiet()
+        self._messenger.urge()
 
     def quiet(self) -> None:
         """Lease no more; what runs goes on."""
@@ -163,6 +177,11 @@ class Pump:
         """Count the outcomes whose report is not durable."""
         return len(self._outbox)
 
+    @property
+    def is_away(self) -> bool:
+        """Tell whether the store is elsewhere and has not answered."""
+        return self._messenger.is_away
+
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -175,14 +194,48 @@ class Pump:
                     # A cycle may find that all is over; then there is nothing to rest for.
                     if not self.cycle() and not self._is_over():
                         self._rest()
+                except self._messenger.losses as problem:
+                    self._looked = False
+                    self._messenger.pause(problem)
                 except (StoreBusy, StoreFull) as problem:
                     # Certainly nothing was written, so the same may be sent again. Leases go on by their own time.
                     if self._hurry:
                         raise
                     log.warning("store.refused", extra={"problem": problem.message})
+                    self._looked = False
                     self._slots.wait(RETRY_S)
+        except _Left:
+            self._leave()
         finally:
             self._watcher.close()
+            self._messenger.close()
+
+    # --- a store elsewhere --------------------------------------------------------------------------------------------
+
+    def _meanwhile(self) -> None:
+        """Do what cannot wait until a store elsewhere answers. Raises when it is time to end without its answer."""
+        now = self._now()
+        self._enforce(now)
+        self._turns.enforce(now)
+        self._shut_down(now)
+        self._collect(now)
+        if not self.is_draining or not self._slots.is_quiet():
+            return
+        self._done_at = min(self._done_at, now)
+        if now - self._done_at >= (LEAVE_NOW_S if self._hurry else LEAVE_S):
+            raise _Left
+
+    def _leave(self) -> None:
+        """End without an answer. Raises what the store ended in, if something was left unsaid."""
+        problem = self._messenger.problem
+        if self._outbox or not self._turns.is_quiet:
+            raise problem or StoreBusy("the store was asked, and did not answer before the worker had to end.")
+
+    def _submit(self, commands: Sequence[Command], held: Sequence[Assignment]) -> Answered | None:
+        """Send commands until they are answered, or it is no use any more because the leases are long over."""
+        shortest_s = min((one.grant.lease_s for one in held), default=_NEVER)
+        ends_at = max((one.lost_at for one in held), default=self._now())
+        return self._messenger.submit(commands, ends_at, shortest_s)
 
     def _mend_once(self) -> None:
         """Before anything is dispatched, carry on what damage had broken off."""
@@ -199,14 +252,15 @@ class Pump:
         self._shut_down(now)
         self._collect(now)
         running = self._slots.held()
-        if self._chores.run(now, running):
+        if not self.is_away and self._messenger.call(lambda: self._chores.run(now, running)):
             self._looked, self._fruitless = False, -1
+        running = self._slots.held()
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
         room = self._room() if self._hope else 0
         errands = self._turns.errands(now)
         if not (self._outbox or renewals or room or errands):
             return self._maintain(now)
-        self._send(now, renewals, room, errands)
+        self._send(renewals, room, errands)
         self._maintain(now)
         return True
 
@@ -249,7 +303,8 @@ class Pump:
                 # Whatever it still ends in is reported: the authority decides.
                 self._stop(held, Stop.LOST)
         since = self._slots.waiting_since()
-        if since is not None and now - since >= PATIENCE_S:
+        # While the store is away nobody else could have them.
+        if since is not None and now - since >= PATIENCE_S and not self.is_away:
             self._mean_s = 1.0
             self._release_waiting()
 
@@ -285,30 +340,40 @@ class Pump:
 
     # --- one commit ---------------------------------------------------------------------------------------------------
 
-    def _send(self, now: float, renewals: list[Assignment], room: int, errands: Sequence[Errand]) -> None:
+    def _send(self, renewals: list[Assignment], room: int, errands: Sequence[Errand]) -> None:
         reports = self._outbox[:MOST]
         if reports:
-            self._chores.flush(held.notes for held, _ in reports)
+            self._messenger.call(lambda: self._chores.flush(held.notes for held, _ in reports))
         commands: list[Command] = [command_of(held.grant, outcome, held.notes) for held, outcome in reports]
-        commands += [Extend(job_id=held.grant.job.job_id, token=held.grant.token) for held in renewals]
+        commands += [_extension(held) for held in renewals]
         # After the reports, which wake instances; before the lease, which may find the activities they ask for.
         commands += [errand.command for errand in errands]
         if room:
             commands.append(self._lease(room))
         reach("pump.sending")
-        replies = self._engine.submit_many(commands)
+        answered = self._submit(commands, [*(held for held, _ in reports), *renewals])
         self._outbox = self._outbox[len(reports) :]
         self._looked = False
+        if answered is None:
+            self._drop(reports)
+            return
+        replies, sent_at = answered
         for (held, outcome), reply in zip(reports, replies, strict=False):
             self._reported(held, outcome, reply)
         for held, reply in zip(renewals, replies[len(reports) :], strict=False):
-            self._renewed(held, reply, now)
+            self._renewed(held, reply, sent_at)
         if errands:
             first = len(reports) + len(renewals)
-            self._turns.answered(errands, replies[first : first + len(errands)], now)
+            self._turns.answered(errands, replies[first : first + len(errands)], sent_at)
         if room:
-            self.take(replies[-1], room, now)
+            self.take(replies[-1], room, sent_at)
         reach("pump.sent")
+
+    def _drop(self, reports: Sequence[Ended]) -> None:
+        """Report these no more: their leases ended long ago, and others have the jobs."""
+        for held, _ in reports:
+            self.lost += 1
+            log.warning("report.dropped", extra={"job": held.grant.job.job_id, "run": held.grant.run_id})
 
     def _lease(self, room: int) -> Lease:
         return Lease(
@@ -364,14 +429,43 @@ class Pump:
             spec = self._scope.tasks.get(grant.job.job_type)
             assert spec is not None
             held = Assignment(grant, spec, now, self._chores.notes(grant.run_id))
-            if (problem := complete(held, self._engine.store)) is not None:
+            problem = self._completed(held)
+            if problem is not None:
                 self._outbox.append((held, problem))
             else:
                 granted.append(held)
-        self._slots.add(granted)
+        self._slots.add(self._in_time(granted))
         self._hope = len(reply.grants) == room
         if not reply.grants:
             self._fruitless = self._seq
+
+    def _completed(self, held: Assignment) -> Outcome | None:
+        """Give the handler all its parameters, or the outcome of one that cannot begin."""
+        if self.is_draining and not self._engine.is_authority:
+            return Released(begun=False)  # it was granted while the worker was told to stop
+        try:
+            return self._messenger.ask(lambda: complete(held, self._engine.store))
+        except StoreBusy:
+            return Released(begun=False)
+
+    def _in_time(self, granted: list[Assignment]) -> list[Assignment]:
+        """Extend leases of which half was over when their grant arrived, before their handlers begin."""
+        while late := [held for held in granted if self._now() > (held.granted_at + held.lost_at) / 2]:
+            answered = self._submit([_extension(held) for held in late], late)
+            if answered is None:  # nobody knows of them any more
+                return [held for held in granted if held not in late]
+            for held, reply in zip(late, answered.replies, strict=True):
+                if isinstance(reply, Extended) and not reply.cancel:
+                    held.granted_at = answered.sent_at
+                    held.renewed(answered.sent_at, reply.lease_s)
+                elif isinstance(reply, Extended):
+                    held.ask_to_stop(Stop.CANCEL)
+                    self._outbox.append((held, held.stopped()))
+                else:
+                    assert isinstance(reply, Refusal)
+                    self._lose(held, reply)
+            granted = [held for held in granted if held.stop is None]
+        return granted
 
     # --- looking and resting ------------------------------------------------------------------------------------------
 
@@ -397,8 +491,8 @@ class Pump:
         stale = not self._looked or self._unseen
         wants_look = bool(room) or self._turns.wants_look
         if (wants_look and not self._looked) or (stale and now >= self._look_at):
-            self.look()
-            if (self._hope and room) or self._turns.has_hope:
+            self._messenger.hear(self.look)
+            if self._outbox or (self._hope and room) or self._turns.has_hope:
                 return
         if self._until_idle and self._is_idle(now):
             self.drain(0)
@@ -423,7 +517,7 @@ class Pump:
         self._looked = True
         self._chores.neighbours.stir(now)
         scope = self._scope
-        with self._engine.read() as view:
+        with self._engine.read(attempt_s=ATTEMPT_S) as view:
             at = self._engine.look().now
             self._seq = view.seq
             self._turns.look(view, at, now)
@@ -479,6 +573,10 @@ class Pump:
         if since is not None:
             times.append(since + PATIENCE_S)
         return min(times)
+
+
+def _extension(held: Assignment) -> Extend:
+    return Extend(job_id=held.grant.job.job_id, token=held.grant.token)
 
 
 def _in_monotonic(when: Timestamp | None, at: Timestamp, now: float) -> float:

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from holdfast.errors import StoreBusy
 from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine
 from holdfast.model.times import Timestamp
@@ -72,6 +73,10 @@ class StoreScribe:
         marks = [(run_id, LogLine(self._now(), "log", "", _mark(count))) for run_id, count in lost.items()]
         try:
             self._store.logs.add(lines + marks)
+        except StoreBusy:  # it may take them a moment later
+            with self._lock:
+                self._waiting[:0] = lines
+                self._lost.update(lost)
         except Exception as problem:  # noqa: BLE001 - whatever it is, no run pays for its lines
             log.warning("lines.lost", extra={"count": len(lines), "problem": str(problem)})
             with self._lock:

@@ -149,8 +149,9 @@ class Worker:
             self.turns.close()
             self.slots.close()
             self._chores.close()
-            self._chores.flush()
-            self.presence.leave()
+            if not self.pump.is_away:  # nobody would hear it
+                self._chores.flush()
+                self.presence.leave()
             capture.end()
             self._ended()
 

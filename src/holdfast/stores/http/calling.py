@@ -8,7 +8,6 @@ whether the request may have arrived. Whoever has better things to do than to wa
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,12 +19,11 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound, StoreBusy, StoreClosed, StoreFailed
 from holdfast.points import reach
+from holdfast.stores.backoff import FIRST_S, LONGEST_S, jittered
 from holdfast.stores.http.hearsay import Hearsay
 from holdfast.stores.http.wire import NOW_HEADER, ROOT, Problem
 from holdfast.version import __version__
 
-#: First pause before sending again, and the longest, in seconds.
-FIRST_S, LONGEST_S = 0.2, 5.0
 #: Seconds for connecting; without a byte of an answer, beyond what a long poll is asked to wait; for a whole answer.
 CONNECT_S, ANSWER_S, WHOLE_S = 5.0, 10.0, 60.0
 #: Seconds without a byte of an answer to content that has to reach a disk first; for as long as bytes come.
@@ -177,11 +175,6 @@ class Line:
         """Hang up; whoever waits to send again learns of it at once."""
         self._closed.set()
         self._client.close()
-
-
-def jittered(pause_s: float) -> float:
-    """Give a pause that differs from that of others who began to wait at the same time."""
-    return pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads callers, it protects nothing
 
 
 def _words(problem: Exception) -> str:

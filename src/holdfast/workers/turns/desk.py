@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import HistoryCorrupt, LeaseLost, UnknownLease
+from holdfast.errors import HistoryCorrupt, LeaseLost, StoreBusy, UnknownLease
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
 from holdfast.flows.provider.contents import events_of
@@ -449,6 +449,11 @@ class TurnDesk:
             if not stint.code.run(lambda: playing.deliver(stint, ready), self.now()):
                 return None
             wanted = playing.wanted(stint)
+        except StoreBusy as problem:
+            # What it begins with could not be read: no fault of the turn, which did not begin.
+            log.warning("turn.unread", extra={"instance": stint.instance, "problem": problem.message})
+            self._give_back(stint, None, counted=False, delay_s=BROKEN_S)
+            return None
         except BaseException as problem:
             # A fault of ours, of the store, or of code that breaks what runs it: no reason to lose the instance.
             log.exception("turn.broken", extra={"instance": stint.instance})
