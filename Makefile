@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt cover bench soak build clean
+.PHONY: help demo test check fmt cover bench soak openapi build clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1        \2/; s/^(  make .{8}) *(.*)/\1\2/p' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: $(STAMP) ## measure jobs and workflows beside peers, journal and stores b
 
 soak: $(STAMP) ## long fault runs
 	HOLDFAST_SOAK=1 $(BIN)/python -m pytest --timeout=3600
+
+openapi: $(STAMP) ## write the description of the HTTP API anew
+	$(BIN)/python -m holdfast.web.api > docs/reference/openapi.json
 
 build: $(STAMP) ## build wheel and sdist
 	$(BIN)/python -m pip install --quiet build && $(BIN)/python -m build

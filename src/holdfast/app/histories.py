@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.app.instancestate import state_of
-from holdfast.errors import HistoryCorrupt
+from holdfast.errors import HistoryCorrupt, InvalidOperation
 from holdfast.flows.exporting import HistoryFile, file_of
 from holdfast.flows.provider.contents import events_of
 from holdfast.model.history import Event
@@ -15,13 +15,19 @@ from holdfast.stores.protocol import View
 
 
 def exported(view: View, blobs: Blobs, instance_id: str, *, redact: bool = False) -> HistoryFile:
-    """Give all executions that are kept of an instance. Raises WorkflowNotFound, HistoryCorrupt."""
+    """Give all executions that are kept of an instance.
+
+    Raises WorkflowNotFound, InvalidOperation for one that has not begun, HistoryCorrupt.
+    """
     state = state_of(view, blobs, instance_id)
     histories = {
         one.execution_id: events_of(blobs, view.history(one.history_id), one.execution_id, instance_id)
         for one in view.executions(instance_id)
     }
     kept = {number: events for number, events in histories.items() if events}
+    if not kept:
+        message = f"instance {instance_id!r} has no history yet. Nothing was written."
+        raise InvalidOperation(message, hint="It begins with its first turn.", instance=instance_id)
     return file_of(instance_id, str(state.status), kept, redact=redact)
 
 

@@ -169,3 +169,26 @@ def may_keep_content(access: Access) -> bool:
 def may_direct(access: Access) -> bool:
     """Tell whether they may ask workers to be quiet or to stop."""
     return bool({Role.OPERATOR, Role.ADMIN} & set(access.roles))
+
+
+_READS = frozenset({Role.READER, Role.OPERATOR, Role.ADMIN})
+
+
+def may_list(access: Access, namespace: str | None) -> bool:
+    """Tell whether they may list what belongs to a namespace; None for what belongs to none."""
+    return bool(_READS & set(access.roles)) and (access.namespaces is None or namespace in access.namespaces)
+
+
+def may_show(access: Access, record: object) -> bool:
+    """Tell whether they may be shown one thing: whoever reads what is there, and whoever submitted the job."""
+    if may_list(access, getattr(record, "namespace", None)):
+        return True
+    is_own = isinstance(record, Job) and record.submitted_by == access.name
+    return Role.CLIENT in access.roles and is_own and may_see(access, record)
+
+
+def roles_for(kind: type | None) -> list[Role]:
+    """Give the roles that may send this kind of command; None: that may read."""
+    if kind is None:
+        return [role for role in Role if role in _READS]
+    return [role for role in Role if role is Role.ADMIN or kind in _SENDS.get(role, ())]

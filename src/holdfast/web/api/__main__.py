@@ -1,0 +1,11 @@
+"""`python -m holdfast.web.api`: write the OpenAPI document to stdout."""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast.web.api.openapi import document, written
+from holdfast.web.api.table import TABLE
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(written(document(TABLE)))

@@ -1,0 +1,202 @@
+"""An endpoint as data, what its handler is asked, and how it reads and orders.
+
+A handler gets an `Ask` and gives a response. It looks in a thread, at one view of the store; what it orders is decided
+with all that waits, by who asks, and a refusal is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.reasons import Reasons
+from holdfast.errors import Forbidden, InvalidValue
+from holdfast.model.access import Access
+from holdfast.model.commands import Command
+from holdfast.model.ids import uuid5
+from holdfast.model.outcomes import Outcome, Refusal
+from holdfast.model.times import Timestamp
+from holdfast.rules.access import may_list, may_show, roles_for
+from holdfast.stores.protocol import View
+from holdfast.web.api.bodies import Empty
+from holdfast.web.api.paging import Query
+from holdfast.web.bodies import answer
+from holdfast.web.coordinator import Coordinator
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+T = TypeVar("T")
+
+#: Content that is no JSON of ours.
+BYTES, TEXT, EVENTS = "application/octet-stream", "text/plain", "text/event-stream"
+
+
+class Ask(Generic[Q, B]):
+    """One request, read."""
+
+    def __init__(  # noqa: PLR0917 - the parts of a request, put together in one place
+        self, request: Request, coordinator: Coordinator, access: Access, path: Mapping[str, str], query: Q, body: B
+    ) -> None:
+        self.request = request
+        self.coordinator = coordinator
+        self.access = access
+        #: Parameters of the path, by name, as they were before they were encoded.
+        self.path = path
+        self.query = query
+        self.body = body
+        #: The command's id, if the caller chose one.
+        self.key = request.headers.get("idempotency-key", "")
+
+    @property
+    def engine(self) -> Engine:
+        """The authority."""
+        return self.coordinator.engine
+
+    @property
+    def now(self) -> Timestamp:
+        """The authority's time."""
+        return self.engine.look().now
+
+    @property
+    def named(self) -> str | None:
+        """The namespace that was named, or None."""
+        found: str | None = getattr(self.query, "namespace", None)
+        return found
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of lists and of what is made."""
+        return self.named or ""
+
+    def new_id(self, *parts: str) -> str:
+        """Make an id; the same one for the same Idempotency-Key of the same caller."""
+        if not self.key:
+            return self.engine.new_id()
+        return uuid5("idempotency", self.access.name, self.namespace, self.key, *parts)
+
+    def version(self) -> int | None:
+        """Give the version that If-Match names, or None for any. Raises InvalidValue."""
+        text = self.request.headers.get("if-match", "*").strip()
+        if text == "*":
+            return None
+        digits = text.removeprefix('"').removesuffix('"')
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
+            raise InvalidValue(
+                f"If-Match: {text!r:.40} is no version. Nothing was changed.",
+                hint="Give the ETag of what was read.",
+                field="If-Match",
+            )
+        return int(digits)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def look(self, work: Callable[[View], T]) -> T:
+        """Look at the store as it is now, in a thread."""
+
+        def looking() -> T:
+            with self.engine.read() as view:
+                return work(view)
+
+        return await self.coordinator.in_thread(looking)
+
+    def reasons(self, view: View) -> Reasons:
+        """Give what says why jobs are where they are."""
+        return Reasons(view, self.now, self.engine.store.workers.all())
+
+    def demand_list(self, *, namespace: str | None = None) -> None:
+        """Demand that they may list what belongs to a namespace. Raises Forbidden."""
+        if not may_list(self.access, namespace):
+            raise self.forbidden()
+
+    def demand_seen(self, record: object) -> None:
+        """Demand that they may see a record. Raises Forbidden."""
+        if not may_show(self.access, record):
+            raise self.forbidden()
+
+    def forbidden(self) -> Forbidden:
+        """Say that they may not."""
+        return Forbidden(f"{self.access.name} has no role for that, or not there. Nothing was done.")
+
+    # --- ordering -----------------------------------------------------------------------------------------------------
+
+    async def order(self, command: Command) -> Outcome:
+        """Have a command decided; its outcome is durable. Raises what refuses it."""
+        (outcome,) = await self.coordinator.decide(self.access, [command])
+        if isinstance(outcome, Refusal):
+            raise outcome.error()
+        return outcome
+
+
+Handler = Callable[[Ask[Any, Any]], Awaitable[Response]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """What is done at one path by one method."""
+
+    method: str
+    #: Below the root, with the names of its parameters in braces.
+    path: str
+    #: One sentence.
+    summary: str
+    #: None: it is served elsewhere (`web.routes`), and only described here.
+    handler: Handler | None
+    #: Status of a success → its content: a struct, the media type of what is no struct, or None.
+    answers: Mapping[int, Any]
+    query: type = Query
+    body: Any = None
+    #: Statuses of errors beyond those that any request may meet.
+    refuses: tuple[int, ...] = ()
+    #: The command it sends; None if it reads.
+    sends: type | None = None
+    #: Headers it heeds beside Idempotency-Key.
+    headers: tuple[str, ...] = ()
+    #: Whether it answers with an ETag.
+    has_version: bool = False
+    #: Who may, in words, where neither the command nor the common rule for reading says so.
+    roles: str = ""
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the path's parameters, in order."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    @property
+    def allowed(self) -> str:
+        """Say who may."""
+        return self.roles or ", ".join(roles_for(self.sends))
+
+
+def told(content: Any, status: int = 200, *, version: int | None = None) -> Response:
+    """Answer with a struct."""
+    response = answer(content, status)
+    if version is not None:
+        response.headers["ETag"] = f'"{version}"'
+    return response
+
+
+def done(identity: str) -> Response:
+    """Answer that it is as asked."""
+    return told(Settled(identity))
+
+
+def gone() -> Response:
+    """Answer that it is there no more."""
+    return Response(status_code=204)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """It is as asked."""
+
+    id: str
+
+
+def without_body(request_body: Any) -> bool:
+    """Tell whether a request needs no body."""
+    return request_body is None or request_body is Empty

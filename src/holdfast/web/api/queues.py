@@ -1,0 +1,188 @@
+"""`/queues` and `/dispatch`: how full they are, their limits, and whether anything is leased."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from holdfast.engine.records.jobs import JobRow, job_row
+from holdfast.engine.records.queues import QueueRow, queue_rows
+from holdfast.engine.records.shapes import fill, shown
+from holdfast.errors import InvalidValue, QueueNotFound
+from holdfast.model.commands import (
+    Command,
+    Normalize,
+    PauseDispatch,
+    PauseQueue,
+    ResumeDispatch,
+    ResumeQueue,
+    SetQueue,
+)
+from holdfast.model.events import QueueChanges
+from holdfast.stores.protocol import View
+from holdfast.web.api.bodies import Empty, ReasonBody, as_model, strict_whole
+from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
+from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, cursor_of, place_in, sliced
+
+#: Jobs at the head of a queue that are shown with it.
+HEAD = 10
+
+ChangesBody = strict_whole(QueueChanges)
+#: `head`: the jobs at its head, in the order they will be leased. `oldest_at`: since when the oldest of them waits.
+FullQueue = shown("FullQueue", QueueRow, head=list[JobRow], oldest_at=str | None)  # type: ignore[valid-type]  # made of the record
+
+
+async def list_queues(ask: Ask[PageQuery, None]) -> Response:
+    """List queues by name."""
+    ask.demand_list(namespace=ask.namespace)
+    start = place_in(ask.query.cursor, str)
+
+    def page(view: View) -> Any:
+        rows, at = sliced(queue_rows(view, ask.now, ask.namespace), lambda row: row.name, start, ask.query.limit)
+        return Page(items=rows, next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
+
+    return told(await ask.look(page))
+
+
+async def get(ask: Ask[Query, None]) -> Response:
+    """Give a queue with the jobs at its head."""
+    ask.demand_list(namespace=ask.namespace)
+    name = ask.path["queue"]
+
+    def whole(view: View) -> Any:
+        row = next((row for row in queue_rows(view, ask.now, ask.namespace) if row.name == name), None)
+        if row is None:
+            raise QueueNotFound(f"queue {name!r:.220} has no jobs and no settings.", queue=name[:200])
+        reasons = ask.reasons(view)
+        line = list(reasons.ready(ask.namespace, (name,), None, ask.now))
+        head = [job_row(job, reasons.of(job)) for job in line[:HEAD]]
+        return fill(FullQueue, row, head=head, oldest_at=min((job.created_at for job in line), default=None))
+
+    return told(await ask.look(whole))
+
+
+async def update(ask: Ask[Query, Any]) -> Response:
+    """Change the limits of a queue."""
+    changes: QueueChanges = as_model(ask.body)
+    if not changes.given():
+        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+    return await _ordered(ask, SetQueue(queue=_queue(ask), namespace=ask.namespace, changes=changes, cmd=ask.key))
+
+
+async def pause(ask: Ask[Query, ReasonBody]) -> Response:
+    """Stop leasing from a queue."""
+    command = PauseQueue(queue=_queue(ask), namespace=ask.namespace, reason=ask.body.reason, cmd=ask.key)
+    return await _ordered(ask, command)
+
+
+async def resume(ask: Ask[Query, Empty]) -> Response:
+    """Lease from a queue again."""
+    return await _ordered(ask, ResumeQueue(queue=_queue(ask), namespace=ask.namespace, cmd=ask.key))
+
+
+async def normalize(ask: Ask[Query, Empty]) -> Response:
+    """Space the positions of a queue's jobs evenly again."""
+    return await _ordered(ask, Normalize(queue=_queue(ask), namespace=ask.namespace, cmd=ask.key))
+
+
+def _queue(ask: Ask[Any, Any]) -> str:
+    return ask.path["queue"]
+
+
+async def _ordered(ask: Ask[Any, Any], command: Command) -> Response:
+    await ask.order(command)
+    return done(_queue(ask))
+
+
+async def pause_dispatch(ask: Ask[NoNamespace, ReasonBody]) -> Response:
+    """Stop leasing altogether."""
+    await ask.order(PauseDispatch(reason=ask.body.reason, cmd=ask.key))
+    return done("dispatch")
+
+
+async def resume_dispatch(ask: Ask[NoNamespace, Empty]) -> Response:
+    """Lease again."""
+    await ask.order(ResumeDispatch(cmd=ask.key))
+    return done("dispatch")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/queues",
+        summary="List queues with the number of their jobs by status.",
+        handler=list_queues,
+        query=PageQuery,
+        answers={200: Page[QueueRow]},
+    ),
+    Endpoint(
+        method="GET",
+        path="/queues/{queue}",
+        summary="Give a queue with the jobs at its head.",
+        handler=get,
+        answers={200: FullQueue},
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/queues/{queue}",
+        summary="Change the limits of a queue; null takes one away.",
+        handler=update,
+        body=ChangesBody,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=SetQueue,
+    ),
+    Endpoint(
+        method="POST",
+        path="/queues/{queue}/pause",
+        summary="Stop leasing from a queue; what runs goes on.",
+        handler=pause,
+        body=ReasonBody,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=PauseQueue,
+    ),
+    Endpoint(
+        method="POST",
+        path="/queues/{queue}/resume",
+        summary="Lease from a queue again.",
+        handler=resume,
+        body=Empty,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=ResumeQueue,
+    ),
+    Endpoint(
+        method="POST",
+        path="/queues/{queue}/normalize",
+        summary="Space the positions of a queue's jobs evenly again; their order stays.",
+        handler=normalize,
+        body=Empty,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=Normalize,
+    ),
+    Endpoint(
+        method="POST",
+        path="/dispatch/pause",
+        summary="Stop leasing altogether.",
+        handler=pause_dispatch,
+        query=NoNamespace,
+        body=ReasonBody,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=PauseDispatch,
+    ),
+    Endpoint(
+        method="POST",
+        path="/dispatch/resume",
+        summary="Lease again.",
+        handler=resume_dispatch,
+        query=NoNamespace,
+        body=Empty,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=ResumeDispatch,
+    ),
+)

@@ -1,0 +1,250 @@
+"""`/webhooks` and `/deliveries`: addresses that are told when a run ends, and what they were sent.
+
+A secret is taken, or made and shown once; no answer has one again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import nlargest
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from holdfast.app.webhooks import default_id, new_secret, probe
+from holdfast.engine.records.webhooks import (
+    DeliveryRow,
+    FullDelivery,
+    WebhookRow,
+    delivery_row,
+    full_delivery,
+    webhook_row,
+)
+from holdfast.errors import InvalidValue
+from holdfast.model.commands import DeleteWebhook, ProbeWebhook, PutWebhook, Redeliver, UpdateWebhook
+from holdfast.model.outcomes import Refusal, Saved
+from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, Webhook, WebhookChanges
+from holdfast.stores.protocol import View
+from holdfast.web.api.bodies import Empty, as_model, strict_whole
+from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
+from holdfast.web.api.finding import found
+from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, sliced
+
+ChangesBody = strict_whole(WebhookChanges)
+Place = tuple[Timestamp, str]
+
+
+class WebhookBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom to tell, and of what."""
+
+    url: str
+    #: By default made from the address, which then has one webhook.
+    webhook_id: str | None = None
+    #: Such as job.run.failed; all, if empty.
+    events: tuple[str, ...] = ()
+    #: Queues whose runs are told; null for all.
+    queues: tuple[str, ...] | None = None
+    #: What deliveries are signed with; made, if it is left out.
+    secret: str | None = None
+
+
+class DeliveriesQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which deliveries to list, newest first."""
+
+    webhook_id: str | None = None
+    status: DeliveryStatus | None = None
+
+
+class WebhookMade(msgspec.Struct, frozen=True):
+    """The webhook is there. A secret that was made is shown this once."""
+
+    webhook_id: str
+    secret: str | None
+
+
+async def list_webhooks(ask: Ask[PageQuery, None]) -> Response:
+    """List webhooks, oldest first."""
+    ask.demand_list(namespace=ask.namespace)
+    start = place_in(ask.query.cursor, Place)
+
+    def page(view: View) -> Any:
+        mine = (one for one in view.all(Webhook) if one.namespace == ask.namespace)
+        kept, at = sliced(mine, lambda one: (one.created_at, one.webhook_id), start, ask.query.limit)
+        return Page(items=list(map(webhook_row, kept)), next_cursor=at and cursor_of(at), as_of=view.seq)
+
+    return told(await ask.look(page))
+
+
+async def create(ask: Ask[Query, WebhookBody]) -> Response:
+    """Tell an address whenever a run ends."""
+    body = ask.body
+    made = new_secret() if body.secret is None else None
+    new = NewWebhook(
+        url=body.url,
+        namespace=ask.namespace,
+        events=body.events,
+        queues=body.queues,
+        secrets=(made if body.secret is None else body.secret,),  # type: ignore[arg-type]  # one of them is there
+    )
+    chosen = default_id(ask.namespace, body.url) if body.webhook_id is None else body.webhook_id
+    # A secret that is made is another one each time: then only the webhook's id tells a repetition.
+    outcome = await ask.order(PutWebhook(webhook_id=chosen, webhook=new, cmd=ask.key if made is None else ""))
+    assert isinstance(outcome, Saved)
+    return told(WebhookMade(outcome.id, made), 201)
+
+
+async def get(ask: Ask[Query, None]) -> Response:
+    """Give a webhook, without its secrets."""
+    return told(await ask.look(lambda view: webhook_row(found(ask, view, Webhook, ask.path["webhook_id"]))))
+
+
+async def update(ask: Ask[Query, Any]) -> Response:
+    """Change a webhook; what it is owed stays."""
+    changes: WebhookChanges = as_model(ask.body)
+    if not changes.given():
+        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+    webhook_id = ask.path["webhook_id"]
+    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, cmd=ask.key))
+    return done(webhook_id)
+
+
+async def delete(ask: Ask[Query, None]) -> Response:
+    """Remove a webhook; what it is still owed is not sent."""
+    await ask.order(DeleteWebhook(webhook_id=ask.path["webhook_id"], cmd=ask.key))
+    return gone()
+
+
+async def test(ask: Ask[Query, Empty]) -> Response:
+    """Send a delivery that only shows whether it arrives, once, now; answer with what came of it."""
+    webhook_id, access, coordinator = ask.path["webhook_id"], ask.access, ask.coordinator
+    sample = ProbeWebhook(webhook_id=webhook_id, delivery_id="sample")
+    (judged,) = await coordinator.in_thread(lambda: coordinator.admitted(access, [sample]))
+    if isinstance(judged, Refusal):
+        raise judged.error()
+    # In a thread of its own: it may take as long as the receiver likes, up to ten seconds.
+    delivery = await asyncio.to_thread(probe, ask.engine, webhook_id, (), access.name)
+    return told(full_delivery(delivery))
+
+
+async def list_deliveries(ask: Ask[DeliveriesQuery, None]) -> Response:
+    """List deliveries, newest first."""
+    ask.demand_list(namespace=ask.namespace)
+    query = ask.query
+    start: Place | None = place_in(query.cursor, Place)
+
+    def place(one: Delivery) -> Place:
+        return one.created_at, one.delivery_id
+
+    def keep(one: Delivery) -> bool:
+        return (
+            one.namespace == ask.namespace
+            and query.webhook_id in (None, one.webhook_id)
+            and query.status in (None, one.status)
+            and (start is None or place(one) < start)
+        )
+
+    def page(view: View) -> Any:
+        listed = nlargest(query.limit + 1, filter(keep, view.all(Delivery)), key=place)
+        more = len(listed) > query.limit
+        rows = [delivery_row(one) for one in listed[: query.limit]]
+        after = cursor_of(place(listed[query.limit - 1])) if more else None
+        return Page(items=rows, next_cursor=after, as_of=view.seq)
+
+    return told(await ask.look(page))
+
+
+async def get_delivery(ask: Ask[Query, None]) -> Response:
+    """Give a delivery with its body."""
+    return told(await ask.look(lambda view: full_delivery(found(ask, view, Delivery, ask.path["delivery_id"]))))
+
+
+async def redeliver(ask: Ask[Query, Empty]) -> Response:
+    """Send a delivery again, with all its tries."""
+    delivery_id = ask.path["delivery_id"]
+    await ask.order(Redeliver(delivery_id=delivery_id, cmd=ask.key))
+    return done(delivery_id)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/webhooks",
+        summary="List webhooks, oldest first.",
+        handler=list_webhooks,
+        query=PageQuery,
+        answers={200: Page[WebhookRow]},  # type: ignore[valid-type]  # made of the record
+    ),
+    Endpoint(
+        method="POST",
+        path="/webhooks",
+        summary="Tell an address whenever a run ends. A secret that is made is shown once.",
+        handler=create,
+        body=WebhookBody,
+        answers={201: WebhookMade},
+        refuses=(409,),
+        sends=PutWebhook,
+    ),
+    Endpoint(
+        method="GET",
+        path="/webhooks/{webhook_id}",
+        summary="Give a webhook, without its secrets.",
+        handler=get,
+        answers={200: WebhookRow},
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/webhooks/{webhook_id}",
+        summary="Change a webhook; what it is owed stays.",
+        handler=update,
+        body=ChangesBody,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=UpdateWebhook,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/webhooks/{webhook_id}",
+        summary="Remove a webhook; what it is still owed is not sent.",
+        handler=delete,
+        answers={204: None},
+        refuses=(409,),
+        sends=DeleteWebhook,
+    ),
+    Endpoint(
+        method="POST",
+        path="/webhooks/{webhook_id}/test",
+        summary="Send a delivery that only shows whether it arrives, once, now.",
+        handler=test,
+        body=Empty,
+        answers={200: FullDelivery},
+        refuses=(409,),
+        sends=ProbeWebhook,
+    ),
+    Endpoint(
+        method="GET",
+        path="/deliveries",
+        summary="List deliveries, newest first.",
+        handler=list_deliveries,
+        query=DeliveriesQuery,
+        answers={200: Page[DeliveryRow]},  # type: ignore[valid-type]  # made of the record
+    ),
+    Endpoint(
+        method="GET",
+        path="/deliveries/{delivery_id}",
+        summary="Give a delivery with its body.",
+        handler=get_delivery,
+        answers={200: FullDelivery},
+    ),
+    Endpoint(
+        method="POST",
+        path="/deliveries/{delivery_id}/redeliver",
+        summary="Send a delivery again, with all its tries.",
+        handler=redeliver,
+        body=Empty,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=Redeliver,
+    ),
+)

@@ -1,0 +1,422 @@
+"""`/workflows`: durable runs: look at them, start them, speak to them. They belong to no namespace."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from starlette.responses import Response
+
+from holdfast.app.decisions import state_of as question_of
+from holdfast.app.flowrecords import (
+    GOING,
+    ExecutionRow,
+    FullInstance,
+    InstanceRow,
+    decision_row,
+    execution_row,
+    instance_row,
+    keys_of,
+    output_of,
+    unbegun,
+)
+from holdfast.app.histories import exported
+from holdfast.app.instancestate import state_of
+from holdfast.app.speaking import cancel_command, signal_command, start_command
+from holdfast.engine.flowreasons import reason_in
+from holdfast.engine.records.shapes import fill
+from holdfast.errors import NotFound
+from holdfast.flows.exporting import HistoryFile, write_file
+from holdfast.flows.provider.contents import events_of
+from holdfast.model.flowcommands import DeleteInstances, StartInstance, TellInstance
+from holdfast.model.history import Event
+from holdfast.model.instances import Execution, HistoryRow, InstanceStatus, execution_key
+from holdfast.model.outcomes import Begun, Deleted
+from holdfast.model.payloads import EMPTY, NULL, admit
+from holdfast.rules.explain import Reason
+from holdfast.stores.protocol import InstanceQuery, View
+from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
+from holdfast.web.api.jobs import CancelBody
+from holdfast.web.api.paging import Limit as PageLimit
+from holdfast.web.api.paging import NoNamespace, Page, cursor_of, place_in, walked
+
+#: A place in the list: the number of an instance; or the id of one that nobody has begun, those come first.
+Place = int | str
+
+
+class InstancesQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which instances to list: those that nobody has begun by id, then the others, newest first."""
+
+    status: InstanceStatus | None = None
+    workflow: str | None = None
+    version: str | None = None
+    parent: str | None = None
+    #: The code of its reason, such as waiting or blocked.
+    reason: str | None = None
+    limit: PageLimit = 50
+    cursor: str | None = None
+
+
+class HistoryQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events: of which execution, by default the current one, and before which."""
+
+    execution: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    before: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    limit: PageLimit = 50
+    cursor: str | None = None
+
+
+class ExportQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether every word and number of payloads is left out."""
+
+    redact: bool = False
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signal, and what it carries."""
+
+    name: str
+    data: msgspec.Raw = NULL
+
+
+class SignalBody(Signal, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signal, what it carries, and how many seconds it is kept for an instance that is not there yet."""
+
+    hold: float | None = None
+
+
+class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which workflow, with which arguments by name, and signals it finds when it begins."""
+
+    workflow: str
+    id: str | None = None
+    version: str | None = None
+    input: msgspec.Raw = EMPTY
+    signals: list[Signal] = []
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The instance is there."""
+
+    instance_id: str
+    created: bool
+
+
+class Executions(msgspec.Struct, frozen=True):
+    """All executions that are kept, oldest first."""
+
+    items: list[ExecutionRow]  # type: ignore[valid-type]  # made of the record
+    as_of: int
+
+
+class InstanceExplained(msgspec.Struct, frozen=True):
+    """Why an instance is where it is."""
+
+    instance_id: str
+    status: InstanceStatus
+    reason: Reason
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """What is gone."""
+
+    instances: int
+    executions: int
+    events: int
+    messages: int
+
+
+class DeleteQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether it is removed although it runs."""
+
+    force: bool = False
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
+    """List instances, newest first; before them those that no worker has begun yet."""
+    ask.demand_list()
+    query = ask.query
+    start: Place | None = place_in(query.cursor, Place)
+
+    def page(view: View) -> Any:
+        ids: list[str] = []
+        at: Place | None = None
+        if not isinstance(start, int) and query.status in (None, *GOING):
+            waiting = sorted(one for one in unbegun(view, ask.now, query.workflow) if start is None or one > start)
+            ids = waiting[: query.limit]
+            at = ids[-1] if len(waiting) > query.limit else None
+        rows = _rows(ask, view, ids)
+        if at is None:
+            begun, at = _begun(ask, view, start if isinstance(start, int) else None, query.limit - len(ids))
+            rows += begun
+        return Page(items=rows, next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
+
+    return told(await ask.look(page))
+
+
+def _begun(ask: Ask[InstancesQuery, None], view: View, before: int | None, limit: int) -> tuple[list[Any], int | None]:
+    query = ask.query
+    statuses = None if query.status is None else GOING if query.status in GOING else (query.status,)
+    if not limit:
+        newest = view.instances(InstanceQuery(limit=1))
+        return [], newest[0].seq + 1 if newest else None
+    kept, at = walked(
+        lambda place, most: view.instances(
+            InstanceQuery(
+                statuses=statuses, orchestration_name=query.workflow, parent=query.parent, before=place, limit=most
+            )
+        ),
+        lambda one: one.seq,
+        before,
+        limit,
+        (lambda one: bool(_rows(ask, view, [one.instance_id]))) if query.version or query.reason else None,
+    )
+    return _rows(ask, view, [one.instance_id for one in kept]), at
+
+
+def _rows(ask: Ask[InstancesQuery, None], view: View, ids: list[str]) -> list[Any]:
+    """Give these instances as rows, without those that a filter leaves out."""
+    query, store, now = ask.query, ask.engine.store, ask.now
+    workers = store.workers.all()
+    rows = []
+    for one in ids:
+        state = state_of(view, store.blobs, one)
+        reason = reason_in(view, one, now, workers)
+        if (
+            query.version in (None, state.version)
+            and query.reason in (None, reason.code)
+            and query.parent in (None, state.parent)
+        ):
+            rows.append(instance_row(state, reason))
+    return rows
+
+
+async def get(ask: Ask[NoNamespace, None]) -> Response:
+    """Give an instance whole: what it says, its keys, what it waits for, its open questions, what it returned."""
+    ask.demand_list()
+
+    def whole(view: View) -> Any:
+        store, one = ask.engine.store, _id(ask)
+        state = state_of(view, store.blobs, one)
+        return fill(
+            FullInstance,
+            state,
+            instance_id=one,
+            reason=reason_in(view, one, ask.now, store.workers.all()),
+            output=output_of(view, store.blobs, state),
+            kv=keys_of(store.blobs, list(view.keys(one))),
+            decisions=[decision_row(question_of(asked)) for asked in view.decisions(one) if asked.is_open],
+        )
+
+    return told(await ask.look(whole))
+
+
+async def history(ask: Ask[HistoryQuery, None]) -> Response:
+    """List the events of an execution, newest first."""
+    ask.demand_list()
+    query = ask.query
+    before: int | None = place_in(query.cursor, int) or query.before
+
+    def page(view: View) -> Any:
+        one, blobs = _id(ask), ask.engine.store.blobs
+        number = query.execution or state_of(view, blobs, one).execution_id
+        execution = view.get(Execution, execution_key(one, number))
+        if execution is None:
+            if query.execution is not None:
+                raise NotFound(f"instance {one!r:.220} has no execution {number}.", instance=one[:200])
+            return Page(items=[], next_cursor=None, as_of=view.seq)
+        top = execution.last_event_id + 1 if before is None else min(before, execution.last_event_id + 1)
+        rows, more = _events_before(view, execution.history_id, top, query.limit)
+        events = events_of(blobs, rows, number, one)[::-1]
+        return Page(items=events, next_cursor=cursor_of(events[-1].event_id) if more else None, as_of=view.seq)
+
+    return told(await ask.look(page))
+
+
+def _events_before(view: View, history_id: int, before: int, limit: int) -> tuple[list[HistoryRow], bool]:
+    """Give the last `limit` events before one, in order, and whether there are more. Their ids may have gaps."""
+    reach = limit
+    while True:
+        after = max(0, before - 1 - reach)
+        rows = [row for row in view.history(history_id, after, reach + 1) if row.event_id < before]
+        if len(rows) > limit or after == 0:
+            return list(rows[-limit:]), len(rows) > limit
+        reach *= 2
+
+
+async def executions(ask: Ask[NoNamespace, None]) -> Response:
+    """List the executions of an instance, oldest first."""
+    ask.demand_list()
+
+    def listed(view: View) -> Executions:
+        state_of(view, ask.engine.store.blobs, _id(ask))
+        return Executions([execution_row(one) for one in view.executions(_id(ask))], view.seq)
+
+    return told(await ask.look(listed))
+
+
+async def explain(ask: Ask[NoNamespace, None]) -> Response:
+    """Say why an instance is where it is."""
+    ask.demand_list()
+
+    def why(view: View) -> InstanceExplained:
+        store = ask.engine.store
+        state = state_of(view, store.blobs, _id(ask))
+        return InstanceExplained(state.id, state.status, reason_in(view, state.id, ask.now, store.workers.all()))
+
+    return told(await ask.look(why))
+
+
+async def export(ask: Ask[ExportQuery, None]) -> Response:
+    """Give all histories of an instance as one file."""
+    ask.demand_list()
+    blobs = ask.engine.store.blobs
+    file = await ask.look(lambda view: exported(view, blobs, _id(ask), redact=ask.query.redact))
+    return Response(write_file(file), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+# --- speaking to them -------------------------------------------------------------------------------------------------
+
+
+async def start(ask: Ask[NoNamespace, StartBody]) -> Response:
+    """Start an instance; the same id with the same input gives the one there is."""
+    body = ask.body
+    command = start_command(
+        body.workflow,
+        ask.new_id("instance") if body.id is None else body.id,
+        body.input,
+        version=body.version,
+        signals=[(one.name, _text(one.data)) for one in body.signals],
+        cmd=ask.key,
+    )
+    outcome = await ask.order(command)
+    assert isinstance(outcome, Begun)
+    return told(Started(outcome.instance_id, outcome.created), 201 if outcome.created else 200)
+
+
+async def signal(ask: Ask[NoNamespace, SignalBody]) -> Response:
+    """Send a signal; it is kept until the workflow reads it."""
+    body = ask.body
+    await ask.order(signal_command(_id(ask), body.name, _text(body.data), hold_s=body.hold, cmd=ask.key))
+    return done(_id(ask))
+
+
+async def cancel(ask: Ask[NoNamespace, CancelBody]) -> Response:
+    """Ask an instance to stop; with `force` it ends without its code."""
+    await ask.order(cancel_command(_id(ask), ask.body.reason, force=ask.body.force, cmd=ask.key))
+    return done(_id(ask))
+
+
+async def delete(ask: Ask[DeleteQuery, None]) -> Response:
+    """Remove an instance with all its children."""
+    command = DeleteInstances(instance_ids=(_id(ask),), force=ask.query.force, tree=True, cmd=ask.key)
+    outcome = await ask.order(command)
+    assert isinstance(outcome, Deleted)
+    return told(Removed(outcome.instances, outcome.executions, outcome.events, outcome.messages))
+
+
+def _id(ask: Ask[Any, Any]) -> str:
+    return ask.path["instance_id"]
+
+
+def _text(data: msgspec.Raw) -> str:
+    return bytes(admit(data, "data")).decode()
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/workflows",
+        summary="List instances, newest first; before them those that no worker has begun yet.",
+        handler=list_instances,
+        query=InstancesQuery,
+        answers={200: Page[InstanceRow]},  # type: ignore[valid-type]  # made of the record
+    ),
+    Endpoint(
+        method="POST",
+        path="/workflows",
+        summary="Start an instance; the same id with the same input gives the one there is.",
+        handler=start,
+        query=NoNamespace,
+        body=StartBody,
+        answers={201: Started, 200: Started},
+        refuses=(409,),
+        sends=StartInstance,
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{instance_id}",
+        summary="Give an instance whole.",
+        handler=get,
+        query=NoNamespace,
+        answers={200: FullInstance},
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{instance_id}/history",
+        summary="List the events of an execution, newest first.",
+        handler=history,
+        query=HistoryQuery,
+        answers={200: Page[Event]},
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{instance_id}/executions",
+        summary="List the executions of an instance, oldest first.",
+        handler=executions,
+        query=NoNamespace,
+        answers={200: Executions},
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{instance_id}/explain",
+        summary="Say why an instance is where it is.",
+        handler=explain,
+        query=NoNamespace,
+        answers={200: InstanceExplained},
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{instance_id}/export",
+        summary="Give all histories of an instance as one file.",
+        handler=export,
+        query=ExportQuery,
+        answers={200: HistoryFile},
+        refuses=(409,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/workflows/{instance_id}/signal",
+        summary="Send a signal; it is kept until the workflow reads it.",
+        handler=signal,
+        query=NoNamespace,
+        body=SignalBody,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=TellInstance,
+    ),
+    Endpoint(
+        method="POST",
+        path="/workflows/{instance_id}/cancel",
+        summary="Ask an instance to stop; its code may clean up first.",
+        handler=cancel,
+        query=NoNamespace,
+        body=CancelBody,
+        answers={200: Settled},
+        refuses=(409,),
+        sends=TellInstance,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/workflows/{instance_id}",
+        summary="Remove an instance with all its children.",
+        handler=delete,
+        query=DeleteQuery,
+        answers={200: Removed},
+        refuses=(409,),
+        sends=DeleteInstances,
+    ),
+)

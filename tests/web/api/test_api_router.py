@@ -1,0 +1,232 @@
+"""Paths, methods, bodies, queries and roles of the API as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from starlette.routing import Mount
+
+from holdfast.errors import BY_CODE
+from holdfast.web.api.openapi import document, written
+from holdfast.web.api.router import Api
+from holdfast.web.api.table import TABLE
+from holdfast.web.problems import status_of
+from holdfast.web.routes import API
+
+COPY = Path(__file__).parents[3] / "docs" / "reference" / "openapi.json"
+SERVED = [endpoint for endpoint in TABLE if endpoint.handler is not None]
+
+
+def test_the_committed_description_is_the_one_that_is_served(api):
+    told = api.http.get("/api/v1/openapi.json")
+    assert told.content == written(document(TABLE))
+    assert COPY.read_bytes() == told.content, "run `make openapi`"
+
+
+def test_every_path_that_is_served_is_described():
+    described = {(one.method, one.path) for one in TABLE}
+    for route in API:
+        if isinstance(route, Mount):
+            continue
+        path = route.path.replace(":path}", "}")
+        assert {(method, path) for method in route.methods - {"HEAD"}} <= described
+    assert len(described) == len(TABLE)
+
+
+def test_every_operation_has_a_name_of_its_own_and_names_its_errors():
+    paths = document(TABLE)["paths"]
+    operations = [operation for path in paths.values() for operation in path.values()]
+    assert len({one["operationId"] for one in operations}) == len(operations) == len(TABLE)
+    for operation in operations:
+        assert {"401", "403", "422", "429", "503"} <= set(operation["responses"])
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/jobs/", "/jobs/a/b/c/d", "/jobs/a%2Fb/c", "/é"])
+def test_a_path_that_nobody_has_is_not_found(api, path):
+    assert api.get(path, 404)["code"] == "not_found"
+
+
+@pytest.mark.parametrize("path", ["/jobs//runs", "/%FF", "//jobs"])
+def test_a_path_that_is_none_is_refused(api, path):
+    assert api.get(path, 400)["code"] == "invalid_value"
+
+
+def test_a_method_that_is_not_there_is_told_those_that_are(api):
+    answer = api.http.put("/api/v1/jobs/x")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET, PATCH, HEAD")
+    assert answer.headers["content-type"] == "application/problem+json"
+    api.ask("GET", "/commands", 405)
+    api.ask("GET", "/schedules/preview", 404)
+
+
+def test_head_is_get_without_its_body(api):
+    whole, head = api.http.get("/api/v1/jobs"), api.http.head("/api/v1/jobs")
+    assert head.content == b""
+    assert head.headers["content-length"] == whole.headers["content-length"]
+    assert api.http.head("/api/v1/jobs/none").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"null", b'"x"', b"\xff", b'{"job_type":"t","params":[]}', b'{"job_type":"\\ud800"}']
+)
+def test_a_body_that_is_none_is_refused(api, body):
+    assert api.ask("POST", "/jobs", 422, content=body)["code"] == "invalid_value"
+
+
+def test_a_body_beyond_the_limit_is_refused(api):
+    assert api.ask("POST", "/jobs", 413, content=b" " * (9 << 20))["code"] == "payload_too_large"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=201", "limit"),
+        ("limit=x", "limit"),
+        ("limit=5&limit=6", "limit"),
+        ("cursor=x", "cursor"),
+        ("cursor=%C3%A9", "cursor"),
+        ("cursor=WzEsMl0", "cursor"),
+        ("status=GONE", "status"),
+        ("colour=red", "colour"),
+        ("created_after=noon", "created_after"),
+    ],
+)
+def test_a_query_that_does_not_fit_is_refused_with_its_name(api, query, field):
+    assert api.get(f"/jobs?{query}", 422)["facts"]["field"] == field
+
+
+def test_a_cursor_of_another_list_is_refused(api):
+    for name in "ab":
+        api.post("/jobs", {"job_type": "t", "queue": name}, 201)
+    cursor = api.get("/queues?limit=1")["next_cursor"]
+    assert api.get("/jobs", 422, params={"cursor": cursor})["facts"]["field"] == "cursor"
+
+
+def test_every_refusal_has_one_status():
+    wanted = {
+        "job_not_found": 404,
+        "decision_not_found": 404,
+        "invalid_operation": 409,
+        "duplicate_key": 409,
+        "id_reused": 409,
+        "reservation_conflict": 409,
+        "lease_lost": 409,
+        "workflow_finished": 409,
+        "decision_closed": 409,
+        "version_conflict": 412,
+        "payload_too_large": 413,
+        "record_too_large": 413,
+        "invalid_value": 422,
+        "invalid_arguments": 422,
+        "reservation_timeout": 408,
+        "unauthorized": 401,
+        "forbidden": 403,
+        "too_many_requests": 429,
+        "history_corrupt": 500,
+        "store_busy": 503,
+        "store_full": 503,
+        "shutting_down": 503,
+    }
+    assert {code: status_of(BY_CODE[code]("x")) for code in wanted} == wanted
+
+
+# --- roles ------------------------------------------------------------------------------------------------------------
+
+
+def _bodies():
+    """What each endpoint needs to get as far as its role."""
+    span = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
+    return {
+        ("POST", "/jobs"): {"job_type": "t"},
+        ("POST", "/jobs/batch"): {"jobs": [{"job_type": "t"}]},
+        ("PATCH", "/jobs/{job_id}"): {"priority": 1},
+        ("PATCH", "/queues/{queue}"): {"max_running": 1},
+        ("POST", "/templates"): {"name": "n", "job_type": "t"},
+        ("PATCH", "/templates/{template_id}"): {"description": "d"},
+        ("POST", "/schedules"): {"name": "n", "job_type": "t", "interval_s": 60},
+        ("PATCH", "/schedules/{schedule_id}"): {"grace_s": 5},
+        ("POST", "/schedules/preview"): {"interval_s": 60},
+        ("POST", "/schedules/{schedule_id}/backfill"): span,
+        ("POST", "/groups"): {"members": [{"job_type": "t"}]},
+        ("POST", "/reservations"): {"queue": "q"},
+        ("POST", "/direct"): {"reservation_id": "r", "worker_id": "w", "job": {"job_type": "t"}},
+        ("POST", "/webhooks"): {"url": "https://example.com/"},
+        ("PATCH", "/webhooks/{webhook_id}"): {"enabled": True},
+        ("POST", "/workflows"): {"workflow": "w"},
+        ("POST", "/workflows/{instance_id}/signal"): {"name": "n"},
+    }
+
+
+@pytest.mark.parametrize("role", ["reader", "client", "worker", "operator", "admin"])
+def test_a_role_may_do_what_the_description_says_and_nothing_else(api, role):
+    bodies = _bodies()
+    for endpoint in SERVED:
+        if endpoint.roles == "any":
+            continue
+        path = endpoint.path
+        for name in endpoint.parameters:
+            path = path.replace(f"{{{name}}}", "nobody")
+        body = bodies.get((endpoint.method, endpoint.path), {})
+        given = {} if endpoint.method == "GET" else {"content": msgspec.json.encode(body)}
+        status = api.http.request(
+            endpoint.method, f"/api/v1{path}", headers={"Authorization": f"Bearer {role}"}, **given
+        ).status_code
+        if role == "client" and "client:" in endpoint.allowed:
+            continue  # it sees its own, as the next test says
+        may = role in endpoint.allowed.partition(";")[0].split(", ")
+        assert (status == 403) is not may, (endpoint, status)
+        assert status not in (401, 405, 500), (endpoint, status)
+
+
+def test_a_client_sees_what_it_submitted_and_nothing_else(api):
+    own = api.post("/jobs", {"job_type": "t"}, 201, role="client")["job_id"]
+    other = api.post("/jobs", {"job_type": "t"}, 201)["job_id"]
+    assert [row["job_id"] for row in api.get("/jobs", role="client")["items"]] == [own]
+    api.get(f"/jobs/{own}/runs", role="client")
+    assert api.get(f"/jobs/{other}", 403, role="client")["code"] == "forbidden"
+    grant = api.lease(n=2)
+    runs = {one.job.job_id: one.run_id for one in grant}
+    api.get(f"/runs/{runs[own]}", role="client")
+    api.get(f"/runs/{runs[other]}/log", 403, role="client")
+    api.get("/runs", 403, role="client")
+    assert len(api.get("/runs", role="client", params={"job_id": own})["items"]) == 1
+    assert api.get(f"/jobs/{own}")["submitted_by"] == "client"
+
+
+def test_whoever_belongs_to_a_namespace_stays_there(api):
+    api.post("/jobs", {"job_type": "t", "job_id": "mine"}, 201, role="here", params={"namespace": "mine"})
+    api.post("/jobs", {"job_type": "t", "job_id": "other"}, 201)
+    api.post("/jobs", {"job_type": "t"}, 403, role="here")
+    assert len(api.get("/jobs", role="here", params={"namespace": "mine"})["items"]) == 1
+    api.get("/jobs", 403, role="here")
+    api.get("/jobs/other", 403, role="here")
+    api.get("/jobs/mine", role="here")
+    api.post("/jobs/other/cancel", {}, 403, role="here")
+    api.post("/jobs/mine/cancel", {}, role="here")
+    api.get("/jobs/mine", 404, params={"namespace": "elsewhere"})
+    for path in ("/queues", "/templates", "/schedules", "/groups", "/reservations", "/webhooks", "/deliveries"):
+        api.get(path, 403, role="here")
+        api.get(path, role="here", params={"namespace": "mine"})
+    for path in ("/workflows", "/decisions"):
+        api.get(path, 403, role="here")
+
+
+def test_what_is_done_carries_who_did_it(api):
+    api.post("/jobs", {"job_type": "t", "job_id": "j"}, 201, role="client")
+    api.post("/jobs/j/cancel", {"reason": "r"}, role="operator")
+    events = [msgspec.json.decode(entry.event) for entry in api.engine.store.feed(0)]
+    assert [one.get("actor") for one in events if one["type"] in ("job:created", "job:cancelled")] == [
+        "client",
+        "operator",
+    ]
+
+
+def test_no_two_endpoints_answer_the_same():
+    served = Api(TABLE)
+    for endpoint in TABLE:
+        parts = ["x" if part.startswith("{") else part for part in endpoint.path.split("/")[1:]]
+        same = [one for one in served.matching(parts) if one.endpoint.method == endpoint.method]
+        assert same[0].endpoint is endpoint
