@@ -35,6 +35,11 @@ def test_every_path_that_is_served_is_described():
     assert len(described) == len(TABLE)
 
 
+def test_every_endpoint_is_in_the_reference():
+    page = (COPY.parent / "http.md").read_text()
+    assert [f"{one.method} {one.path}" for one in TABLE if f"`{one.method} {one.path}`" not in page] == []
+
+
 def test_every_operation_has_a_name_of_its_own_and_names_its_errors():
     paths = document(TABLE)["paths"]
     operations = [operation for path in paths.values() for operation in path.values()]

