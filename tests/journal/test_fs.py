@@ -607,6 +607,8 @@ nonsense
         ("/mnt/far away/near/jobs", "xfs", False),
         ("/mnt/far away-not", "ext4", False),
         ("/mnt/twice/x", "fuse.sshfs", True),
+        ("/mnt/twice", "fuse.sshfs", True),
+        ("/", "ext4", False),
     ],
 )
 def test_the_deepest_and_latest_mount_names_the_file_system(path, kind, network):

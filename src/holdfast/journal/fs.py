@@ -453,18 +453,18 @@ def filesystem_kind(path: str | os.PathLike[str], mounts: str | None = None) -> 
             mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
             return "unknown"
-    asked = Path(os.path.realpath(path))
-    kind, depth = "unknown", -1
+    asked = f"{os.path.realpath(path)}/"
+    kind, depth = "unknown", 0
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         # The fifth field is the mount point, with blanks and backslashes as octal; after the dash comes the kind.
         fields = before.split(" ")
         if len(fields) < 5 or not after:
             continue
-        point = Path(_unescape(fields[4]))
-        # Of equal depth the later one wins: it was mounted over the earlier.
-        if len(point.parts) >= depth and asked.is_relative_to(point):
-            kind, depth = after.split(" ")[0], len(point.parts)
+        point = f"{_unescape(fields[4]).rstrip('/')}/"
+        # Of those above it the longest is the nearest; of equal ones the later, which was mounted over the earlier.
+        if len(point) >= depth and asked.startswith(point):
+            kind, depth = after.split(" ")[0], len(point)
     return kind
 
 
