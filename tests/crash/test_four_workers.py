@@ -14,8 +14,12 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from holdfast import Holdfast
 from holdfast.model.jobs import Job, JobStatus, Run, RunStatus
+
+pytestmark = pytest.mark.disk
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 WORKERS = 4

@@ -25,6 +25,8 @@ from holdfast.testing.conformance.harness import tables_of
 from holdfast.testing.crash import Child, produced
 from holdfast.testing.oracle import Oracle, complaints
 
+pytestmark = pytest.mark.disk
+
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 KILLS = 100 if SOAK else 7
 

@@ -21,6 +21,8 @@ from holdfast.model import kinds
 from holdfast.model.history import Event, activity_key, step_key
 from holdfast.testing.replaying import replay
 
+pytestmark = pytest.mark.disk
+
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 #: Instances on one SQLite file, with three processes; and on a store that one process has.
 MANY = 200 if SOAK else 30

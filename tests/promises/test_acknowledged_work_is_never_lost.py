@@ -18,6 +18,8 @@ from holdfast.testing.oracle import Oracle, complaints
 from holdfast.testing.simvfs import SimVfs, available
 from holdfast.testing.vfsdisk import VfsDisk, write_image
 
+pytestmark = pytest.mark.disk
+
 
 def acknowledge(engine: Engine) -> list[str]:
     """Create jobs until ten were acknowledged, and name them."""

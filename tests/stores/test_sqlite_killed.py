@@ -14,6 +14,8 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.stores.sqlite import SqliteStore
 
+pytestmark = pytest.mark.disk
+
 CHILD = str(Path(__file__).with_name("sqlite_child.py"))
 POINTS = ["sqlite.begun", "sqlite.settled", "sqlite.committing", "sqlite.committed"]
 #: Each commit of the child's round, and one later on: enqueue, lease, complete, …
