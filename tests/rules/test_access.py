@@ -9,7 +9,17 @@ import pytest
 from holdfast.model.access import LOCAL, Access, Role
 from holdfast.model.commands import Cancel, Command, Complete, Enqueue, Expire, Extend, Lease, NewJob
 from holdfast.model.jobs import Job
-from holdfast.rules.access import _OWN, _SENDS, may_look, may_reach, may_see, may_send
+from holdfast.rules.access import (
+    _OWN,
+    _SENDS,
+    may_list,
+    may_look,
+    may_reach,
+    may_see,
+    may_send,
+    may_show,
+    roles_for,
+)
 from holdfast.stores.protocol import JobQuery
 
 
@@ -77,3 +87,32 @@ def test_lists_are_for_who_reads_everything_there():
 def test_what_has_no_namespace_is_not_seen_from_within_one():
     assert not may_see(one(Role.READER, namespaces=("home",)), object())
     assert may_see(one(Role.READER), object())
+
+
+def job(**fields):
+    return Job("j", "t", params=None, created_at="", **fields)
+
+
+def test_a_job_is_shown_to_who_reads_there_and_to_who_submitted_it():
+    mine = job(namespace="home", submitted_by="x")
+    assert may_show(one(Role.READER), mine)
+    assert may_show(one(Role.CLIENT), mine)
+    assert may_show(one(Role.CLIENT, namespaces=("home",)), mine)
+    assert not may_show(one(Role.CLIENT), job(submitted_by="y"))
+    assert not may_show(one(Role.CLIENT, namespaces=("abroad",)), mine)
+    assert not may_show(one(Role.WORKER), mine)
+    assert not may_show(one(Role.OPERATOR, namespaces=("abroad",)), mine)
+
+
+def test_a_list_is_for_who_reads_in_its_namespace():
+    assert may_list(one(Role.READER), None)
+    assert may_list(one(Role.OPERATOR, namespaces=("home",)), "home")
+    assert not may_list(one(Role.OPERATOR, namespaces=("home",)), "abroad")
+    assert not may_list(one(Role.READER, namespaces=("home",)), None)
+    assert not may_list(one(Role.CLIENT, Role.WORKER), "home")
+
+
+def test_the_roles_of_a_command_are_those_that_may_send_it():
+    assert roles_for(Cancel) == [Role.OPERATOR, Role.ADMIN]
+    assert roles_for(Enqueue) == [Role.CLIENT, Role.ADMIN]
+    assert roles_for(None) == [Role.READER, Role.OPERATOR, Role.ADMIN]

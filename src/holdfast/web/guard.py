@@ -27,7 +27,7 @@ from holdfast.web.quotas import Quotas
 #: Says only whether the process lives; asked by those who have no access token.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 #: Requests that stay open until something happens; and those that last as long as their caller likes.
-LONG_POLLS = frozenset({f"{ROOT}/lease", f"{ROOT}/changes", f"{ROOT}/feed", f"{ROOT}/stream"})
+LONG_POLLS = frozenset(f"{ROOT}/{name}" for name in ("lease", "changes", "feed", "stream", "reservations", "direct"))
 STREAMS = frozenset({f"{ROOT}/feed", f"{ROOT}/stream"})
 _ACCESS, _LIMITS = "holdfast.access", "holdfast.limits"
 
