@@ -39,6 +39,8 @@ def flaw_in(scope: Scope, longest: int) -> Turned | None:
         return _flawed(f"the head has more than {longest:,} bytes", 431)
     if len(raw) > LONGEST_PATH:
         return _flawed(f"the path has more than {LONGEST_PATH:,} bytes", 414)
+    if scope["http_version"] not in {"1.0", "1.1"}:
+        return _flawed("this is not HTTP/1.1", 505)
     names = [name for name, _ in headers]
     if b"transfer-encoding" in names and b"content-length" in names:
         return _flawed("the length of the body is told in two ways", 400)

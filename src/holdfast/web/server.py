@@ -26,6 +26,10 @@ from holdfast.web.protocol import Conversation
 DRAIN_S = 10
 #: Seconds of a handshake; a connection counts only from there on.
 HANDSHAKE_S = 10.0
+#: Connections taken in at a time, before those already there are looked at: a rush must not use up all descriptors.
+ACCEPTED = 64
+#: Connections that may wait to be taken in.
+WAITING = 1024
 #: Ticks of uvicorn's loop, a tenth of a second each, between two looks at all connections.
 _LOOK_EVERY = 10
 
@@ -54,6 +58,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._offer = offer
         self._connections = Connections(most, limits.head_s)
+        self.servers: list[asyncio.base_events.Server] = []
         self._beginning: asyncio.Task[None] | None = None
         #: What the offer could not begin for.
         self.failure: Exception | None = None
@@ -70,16 +75,17 @@ class Server(uvicorn.Server):
             return Conversation(self.config, self.server_state, self._connections)
 
         tls = self.config.ssl
-        self.servers = [
-            await loop.create_server(
+        for one in sockets or ():
+            made = await loop.create_server(
                 conversation,
                 sock=one,
-                backlog=self.config.backlog,
+                backlog=ACCEPTED,
                 ssl=tls,
                 ssl_handshake_timeout=HANDSHAKE_S if tls else None,
             )
-            for one in sockets or ()
-        ]
+            # The loop takes one figure for both.
+            one.listen(WAITING)
+            self.servers.append(made)
         self._beginning = asyncio.create_task(self._begin())
         self.started = True
 

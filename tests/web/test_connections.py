@@ -1,0 +1,65 @@
+"""Whoever holds connections without a word keeps nobody out."""
+
+from __future__ import annotations
+
+from holdfast.web.connections import LINGER_S, Connections
+
+
+class Wire:
+    def __init__(self, head_since=None):
+        self.head_since = head_since
+        self.is_closing = False
+        self.is_cut = False
+
+    def cut(self):
+        self.is_cut = True
+
+
+def test_one_too_many_closes_the_one_that_was_idle_for_longest():
+    connections = Connections(3, 10)
+    wires = [Wire() for _ in range(4)]
+    for wire in wires[:3]:
+        connections.join(wire)
+    connections.work(wires[0])
+    connections.rest(wires[0])  # not the oldest any more
+    connections.work(wires[1])
+    connections.join(wires[3])
+    assert [wire.is_cut for wire in wires] == [False, False, True, False]
+    assert len(connections) == 3
+
+
+def test_where_all_are_at_work_the_new_one_goes():
+    connections = Connections(2, 10)
+    wires = [Wire() for _ in range(3)]
+    for wire in wires:
+        connections.join(wire)
+        connections.work(wire)
+    assert [wire.is_cut for wire in wires] == [False, False, True]
+    connections.leave(wires[0])
+    connections.leave(wires[2])
+    assert len(connections) == 1
+
+
+def test_a_head_has_its_time_and_a_request_is_not_cut_here():
+    connections = Connections(9, 10)
+    head, resting, busy = Wire(100.0), Wire(), Wire()
+    for wire in (head, resting, busy):
+        connections.join(wire)
+    connections.work(busy)
+    connections.sweep(109.9)
+    assert not head.is_cut
+    connections.sweep(110.0)
+    assert (head.is_cut, resting.is_cut, busy.is_cut) == (True, False, False)
+
+
+def test_what_was_closed_and_is_not_fetched_is_cut():
+    connections = Connections(9, 10)
+    wire = Wire()
+    connections.join(wire)
+    connections.work(wire)
+    wire.is_closing = True
+    connections.sweep(100.0)
+    connections.sweep(100.0 + LINGER_S - 0.1)
+    assert not wire.is_cut
+    connections.sweep(100.0 + LINGER_S)
+    assert wire.is_cut

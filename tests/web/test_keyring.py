@@ -1,0 +1,81 @@
+"""Access tokens are looked at anew with every request; what cannot be read changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import InvalidOperation, InvalidValue, Unauthorized
+from holdfast.model.access import Role
+from holdfast.model.times import later, moment
+from holdfast.testing.clock import ManualClock
+from holdfast.web import accessfile
+from holdfast.web.keyring import Keyring
+
+NOW = "2026-01-06T10:15:30.000000Z"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "access.json"
+
+
+def test_what_is_made_and_revoked_counts_at_the_next_look(file):
+    keyring = Keyring(file=file)
+    assert keyring.all() == ()
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    found = keyring.find(token)
+    assert keyring.holds(found)
+    accessfile.revoke(file, "ci")
+    with pytest.raises(Unauthorized, match="not known"):
+        keyring.find(token)
+    assert not keyring.holds(found)
+
+
+def test_a_file_that_is_gone_lets_nobody_in(file):
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    keyring = Keyring(file=file)
+    file.unlink()
+    with pytest.raises(Unauthorized):
+        keyring.find(token)
+
+
+def test_a_token_ends_at_its_time_by_the_coordinators_clock(file):
+    clock = ManualClock(moment(NOW))
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW, expires_at=later(NOW, 60))
+    keyring = Keyring(file=file, clock=clock)
+    clock.advance(59.999)
+    assert keyring.holds(keyring.find(token))
+    clock.advance(0.001)
+    with pytest.raises(Unauthorized, match="expired at 2026-01-06T10:16:30"):
+        keyring.find(token)
+
+
+def test_a_file_that_cannot_be_used_stops_the_start(file):
+    accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    file.chmod(0o640)
+    with pytest.raises(InvalidOperation, match="others"):
+        Keyring(file=file)
+    file.chmod(0o600)
+    file.write_text('{"accesses": [{"name": 1}]}')
+    with pytest.raises(InvalidValue):
+        Keyring(file=file)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(InvalidOperation, match="cannot be read"):
+        Keyring(file=file)
+
+
+@pytest.mark.parametrize("spoil", [lambda file: file.chmod(0o644), lambda file: file.write_text("{")])
+def test_a_file_that_cannot_be_used_later_changes_nothing_and_is_told_once(file, caplog, spoil):
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    keyring = Keyring(file=file)
+    spoil(file)
+    for _ in range(3):
+        assert keyring.find(token).name == "ci"
+    assert [record.message for record in caplog.records] == ["serve.access_file"]
+    assert token not in caplog.text
+    file.unlink()
+    other = accessfile.add(file, "new", (Role.CLIENT,), None, NOW)
+    assert keyring.find(other).name == "new"
+    with pytest.raises(Unauthorized):
+        keyring.find(token)
