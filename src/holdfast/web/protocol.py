@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from http import HTTPStatus
+from typing import cast
 
 import h11
 import uvicorn
@@ -15,6 +16,7 @@ from uvicorn.server import ServerState
 from holdfast.errors import InvalidValue
 from holdfast.web.connections import Connections
 from holdfast.web.headers import safely
+from holdfast.web.outlet import Outlet
 from holdfast.web.problems import response_to
 
 # What strangers send is no reason to write a line each: they could fill a disk. Errors of ours are told.
@@ -43,6 +45,8 @@ class Conversation(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Begin: the first head is waited for."""
         super().connection_made(transport)
+        # It has all that is used of a transport.
+        self.transport = cast("asyncio.Transport", Outlet(transport, self.loop))
         self.head_since = self.loop.time()
         self._open.join(self)
 
