@@ -61,14 +61,15 @@ def scan(zone: str, text: str, start: datetime, end: datetime) -> Iterator[datet
     expression, rules = Expression(text), ZoneInfo(zone)
     follows = len(expression.hours) == 24
     at = start + MINUTE
+    before = start.astimezone(rules).replace(tzinfo=None, fold=0)
     while at < end:
         local = at.astimezone(rules)
-        wall, before = local.replace(tzinfo=None, fold=0), (at - MINUTE).astimezone(rules).replace(tzinfo=None, fold=0)
+        wall = local.replace(tzinfo=None, fold=0)
         skipped = [before + n * MINUTE for n in range(1, (wall - before) // MINUTE)]
         fits = expression.fits(wall) and (follows or local.fold == 0)
         if fits or (not follows and any(expression.fits(minute) for minute in skipped)):
             yield at
-        at += MINUTE
+        at, before = at + MINUTE, wall
 
 
 ROWS = [

@@ -8,7 +8,8 @@ from holdfast.model import events as ev
 from holdfast.model.ids import uuid5
 from holdfast.model.jobs import Job
 from holdfast.model.webhooks import Delivery, NewWebhook, WebhookChanges
-from holdfast.rules.deliveries import CLAIM_S, UNWANTED, WAITS_S, owed
+from holdfast.rules import deliveries as owing
+from holdfast.rules.deliveries import CLAIM_S, WAITS_S, owed
 from holdfast.rules.state import Lane
 
 SECRET = "a-secret-of-ours"
@@ -70,13 +71,14 @@ def test_a_delivery_stands_in_the_same_command_as_the_end_of_its_run(retry):
     assert kinds[-1] is ev.DeliveryCreated
 
 
-def test_a_claim_is_bounded_and_ends_what_nobody_wants_in_steps():
+def test_a_claim_is_bounded_and_ends_what_nobody_wants_in_steps(monkeypatch):
+    monkeypatch.setattr(owing, "UNWANTED", 40)
     world = listening()
-    for number in range(UNWANTED + 10):
+    for number in range(50):
         world.do(c.Complete(job_id=f"j{number}", token=world.start(f"j{number}")))
     world.do(c.UpdateWebhook(webhook_id="w", changes=WebhookChanges(enabled=False)))
     assert world.do(c.ClaimDeliveries()).claims == ()
-    assert len(world.last) == UNWANTED
+    assert len(world.last) == 40
     assert world.do(c.ClaimDeliveries()).claims == ()
     assert len(world.last) == 10
     assert world.tables.next_due(Lane.DELIVERY) is None

@@ -213,6 +213,7 @@ def test_a_receiver_that_stands_still_and_is_owed_much_keeps_others_waiting_for_
             for _ in range(3):
                 assert arrived.acquire(timeout=LONG)
             double.options(queue="little").enqueue_many([(n,) for n in range(5)])
+            _delivered(hook, 5, status="PENDING")
             go.release()
             _delivered(hook, 5)
         finally:
@@ -238,15 +239,15 @@ def test_a_resting_worker_is_woken_by_a_delivery_that_somebody_else_makes_due(hf
         assert [one.attempts for one in _delivered(hook, 1)] == [1]
 
 
-def _delivered(hook, count):
-    """Give the deliveries that arrived, once there are so many."""
+def _delivered(hook, count, status="DELIVERED"):
+    """Give the deliveries that arrived, or came to another status, once there are so many."""
     pause = threading.Event()
     for _ in range(1000):
-        found = hook.deliveries(status="DELIVERED")
+        found = hook.deliveries(status=status)
         if len(found) >= count:
             return found
         pause.wait(0.02)
-    raise AssertionError(f"{len(found)} of {count} were delivered")
+    raise AssertionError(f"{len(found)} of {count} are {status}")
 
 
 def test_a_worker_without_deliveries_has_no_courier_and_looks_for_none(hf, double):
