@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -79,4 +80,5 @@ def _raise_descriptors() -> None:
     """Allow this process as many descriptors as it may have: each connection is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        with suppress(OSError, ValueError):  # a sandbox may forbid even that; then what there is will do
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
