@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from holdfast.engine.counting import Counts
 from holdfast.engine.engine import Engine
+from holdfast.engine.maintenance import Report
 from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
@@ -53,6 +54,8 @@ class Coordinator:
         """
         self.engine = engine
         self._keeps = keeps
+        #: What recovery did before, if it is known.
+        self.recovered: Report | None = None
         #: Why it answers nothing any more.
         self.failure: BaseException | None = None
         self._failed = failed

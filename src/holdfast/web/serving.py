@@ -137,6 +137,7 @@ class Serving:
         app = application(engine, self._door, self.stop)
         await self._open.enter_async_context(app.router.lifespan_context(app))
         self._coordinator = app.state.coordinator
+        self._coordinator.recovered = self.recovered
         self._front.behind = app
         self.ready.set()
         self._told()

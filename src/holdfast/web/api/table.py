@@ -17,6 +17,7 @@ from holdfast.web.api import (
     rewinding,
     runs,
     schedules,
+    status,
     templates,
     webhooks,
     workflows,
@@ -48,6 +49,7 @@ TABLE: tuple[Endpoint, ...] = (
     *workflows.ENDPOINTS,
     *rewinding.ENDPOINTS,
     *decisions.ENDPOINTS,
+    *status.ENDPOINTS,
     *protocol.ENDPOINTS,
     Endpoint(
         method="GET",

@@ -1,0 +1,80 @@
+"""A store on one page, as programs read it: whether work is dispatched, how much there is, and what it survives."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from holdfast.engine.maintenance import Report
+from holdfast.engine.records.queues import QueueRow, queue_rows
+from holdfast.journal.stats import JournalStats
+from holdfast.model.jobs import JobStatus
+from holdfast.model.records import AUTHORITY, Authority
+from holdfast.model.reservations import Reservation
+from holdfast.model.times import Timestamp
+from holdfast.model.workers import WorkerState
+from holdfast.stores.protocol import Durability, Store, View
+from holdfast.stores.wal import WalStore
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What opening the store took."""
+
+    seconds: float
+    records: int
+
+
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store and its authority stand."""
+
+    #: The authority's time, by which all is decided.
+    now: Timestamp
+    #: Number of the last event.
+    seq: int
+    #: Whether anything is leased at all, and why not.
+    dispatching: bool
+    dispatch_reason: str | None
+    durability: Durability
+    #: Jobs by status; each status is there. `running` is one of them.
+    counts: dict[str, int]
+    running: int
+    reservations: list[Reservation]
+    #: By state; each state is there.
+    workers: dict[str, int]
+    queues: list[QueueRow]
+    #: What was mended, ended and taken back when the authority began; None if that was not here.
+    last_recovery: Report | None
+    #: Of a store that is read from a log.
+    replay: Replay | None
+    #: Steps of the wall clock since then, by direction.
+    clock_steps: dict[str, int]
+
+
+def store_status(
+    view: View, store: Store, now: Timestamp, recovered: Report | None, steps: dict[str, int]
+) -> StoreStatus:
+    """Look once."""
+    authority = view.get(Authority, AUTHORITY) or Authority()
+    rows = queue_rows(view, now)
+    counts = {status.value: sum(row.counts[status.value] for row in rows) for status in JobStatus}
+    states = Counter(worker.state.value for worker in store.workers.all())
+    return StoreStatus(
+        now=now,
+        seq=view.seq,
+        dispatching=not authority.dispatch_paused,
+        dispatch_reason=authority.dispatch_reason,
+        durability=store.promises.durability,
+        counts=counts,
+        running=counts[JobStatus.RUNNING.value],
+        reservations=[row.reservation for row in rows if row.reservation is not None],
+        workers={state.value: states[state.value] for state in WorkerState},
+        queues=rows,
+        last_recovery=recovered,
+        replay=_replay(store.journal.stats()) if isinstance(store, WalStore) else None,
+        clock_steps=dict(steps),
+    )
+
+
+def _replay(stats: JournalStats) -> Replay:
+    return Replay(stats.replay_seconds, stats.replay_records)
