@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, NotFound, StoreBusy, StoreClosed, Sto
 from holdfast.points import reach
 from holdfast.stores.backoff import FIRST_S, LONGEST_S, jittered
 from holdfast.stores.http.hearsay import Hearsay
+from holdfast.stores.http.trust import trusted
 from holdfast.stores.http.wire import NOW_HEADER, ROOT, Problem
 from holdfast.version import __version__
 
@@ -92,6 +93,7 @@ class Line:
             limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             follow_redirects=False,
             trust_env=False,
+            verify=trusted(url),
         )
 
     def send(self, request: Request, *, attempt_s: float | None = None) -> bytes:
