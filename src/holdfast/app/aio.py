@@ -43,6 +43,7 @@ from holdfast.rules.timetable import Preview
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from holdfast.app.feeding import FeedEvent
     from holdfast.app.holdfast import Holdfast
 
 P = ParamSpec("P")
@@ -415,6 +416,12 @@ class AioHoldfast:
     ) -> Sequence[Job[Any]]:
         """List jobs, newest first."""
         return await asyncio.to_thread(self._app.jobs, status=status, queue=queue, task=task, limit=limit)
+
+    async def feed(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[FeedEvent]:
+        """Walk the events of the store above number `after`, each once and in order; with `follow` on and on."""
+        events = self._app.feed(after, follow=follow)
+        while (event := await asyncio.to_thread(next, events, None)) is not None:
+            yield event
 
     async def run(self, run_id: str) -> Run:
         """Give the run of that id."""

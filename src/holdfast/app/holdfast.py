@@ -7,7 +7,7 @@ decorator (`registering`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from holdfast.app.aio import AioHoldfast
+    from holdfast.app.feeding import FeedEvent
     from holdfast.app.lifespan import Lifespan
     from holdfast.workers.worker import Worker
 
@@ -356,6 +357,15 @@ class Holdfast(HasWorkflows):
     def workers(self) -> Sequence[WorkerInfo]:
         """List the workers of the last day, of every namespace; those that are gone have the state `lost`."""
         return self.engine.store.workers.all()
+
+    def feed(self, after: int = 0, *, follow: bool = False) -> Iterator[FeedEvent]:
+        """Walk the events of the store above number `after`, each once and in order; with `follow` on and on.
+
+        Raises InvalidValue if they have been forgotten, StoreBusy if a coordinator is away and it is not followed.
+        """
+        from holdfast.app.feeding import feed  # noqa: PLC0415 - only programs that read it pay for it
+
+        return feed(self.engine, after, follow=follow)
 
     @property
     def current(self) -> Context:

@@ -1,12 +1,14 @@
 """The feed: every event in order, as a stream that resumes where it was cut, or in pages for `http:` stores.
 
-Secrets of webhooks are left out: they sign deliveries, which the coordinator sends itself.
+A page is the most that is held in memory for a reader, however slow he is: the next is read when it has been sent. What
+was pruned is said by the status 410, and a stream that falls behind it ends; whoever resumes is told then. Secrets of
+webhooks are left out: they sign deliveries, which the coordinator sends itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from itertools import islice
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,13 +16,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import Forbidden, InvalidValue
+from holdfast.points import reach
 from holdfast.rules.access import may_read_all
 from holdfast.stores.http.wire import MOST_ENTRIES, FeedPage, encode
 from holdfast.stores.protocol import Entry
 from holdfast.web.bodies import answer, number
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
+from holdfast.web.problems import response_to
 
+#: Bytes of a page, beyond its first entry.
+PAGE_BYTES = 1 << 20
 #: Seconds after which a silent stream says that it lives.
 ALIVE_S = 15.0
 STREAM = "text/event-stream"
@@ -33,7 +39,10 @@ async def get_feed(request: Request) -> Response:
         raise Forbidden(f"{access.name} may not read the feed.")
     after, coordinator = _after(request), coordinator_of(request)
     # The first page is read before anything is answered: what was pruned is said by a status.
-    page = await _page(coordinator, after)
+    try:
+        page = await _page(coordinator, after)
+    except InvalidValue as pruned:
+        return response_to(pruned, HTTPStatus.GONE)
     if "application/json" in request.headers.get("accept", ""):
         return answer(page)
     return StreamingResponse(
@@ -52,9 +61,14 @@ def _after(request: Request) -> int:
 
 async def _page(coordinator: Coordinator, after: int) -> FeedPage:
     def read() -> FeedPage:
-        entries = list(islice(coordinator.engine.store.feed(after), MOST_ENTRIES + 1))
-        shown = [_published(entry) for entry in entries[:MOST_ENTRIES]]
-        return FeedPage(entries=shown, more=len(entries) > MOST_ENTRIES)
+        entries: list[Entry] = []
+        size = 0
+        for entry in coordinator.engine.store.feed(after):
+            if len(entries) == MOST_ENTRIES or (entries and size >= PAGE_BYTES):
+                return FeedPage(entries=entries, more=True)
+            entries.append(_published(entry))
+            size += len(bytes(entry.event))
+        return FeedPage(entries=entries)
 
     return await coordinator.in_thread(read)
 
@@ -65,11 +79,15 @@ async def _stream(coordinator: Coordinator, page: FeedPage, after: int) -> Async
         for entry in page.entries:
             after = entry.seq
             yield b"id: %d\ndata: %s\n\n" % (entry.seq, encode(entry))
+        reach("feed.told")
         if not page.more and await bell.wait(after, ALIVE_S) <= after:
             if bell.is_closed:
                 return
             yield b": still here\n\n"
-        page = await _page(coordinator, after)
+        try:
+            page = await _page(coordinator, after)
+        except InvalidValue:  # pruned meanwhile
+            return
 
 
 def _published(entry: Entry) -> Entry:
