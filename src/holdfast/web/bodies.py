@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
+from holdfast.stores.http.packing import unpacked
 from holdfast.stores.http.wire import encode
 from holdfast.web.guard import limits_for
 
@@ -17,8 +18,10 @@ T = TypeVar("T")
 
 
 async def body_of(request: Request) -> bytes:
-    """Read a body. Raises PayloadTooLarge as soon as it is, whatever its headers say."""
-    return b"".join([part async for part in pieces_of(request, limits_for(request).body)])
+    """Read a body, packed or not. Raises PayloadTooLarge as soon as it is, whatever its headers say."""
+    most = limits_for(request).body
+    arrived = b"".join([part async for part in pieces_of(request, most)])
+    return unpacked(arrived, request.headers.get("content-encoding", ""), most)
 
 
 async def pieces_of(request: Request, most: int) -> AsyncIterator[bytes]:

@@ -24,6 +24,7 @@ from holdfast.web.headers import Headed
 from holdfast.web.looking import get_changes, get_facing, post_look
 from holdfast.web.metrics import get_metrics
 from holdfast.web.pacing import Pace
+from holdfast.web.packing import Packing
 from holdfast.web.problems import on_error
 from holdfast.web.working import (
     delete_worker,
@@ -91,6 +92,7 @@ def application(
             Middleware(Headed, now=lambda: engine.look().now),
             Middleware(Pace, limits=door.limits),
             Middleware(Guard, door=door),
+            Middleware(Packing),
         ],
         exception_handlers={HoldfastError: on_error},
         lifespan=lifespan,

@@ -11,7 +11,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import datetime
+from ipaddress import ip_address
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -21,6 +23,7 @@ from holdfast.errors import HoldfastError, NotFound, StoreBusy, StoreClosed, Sto
 from holdfast.points import reach
 from holdfast.stores.backoff import FIRST_S, LONGEST_S, jittered
 from holdfast.stores.http.hearsay import Hearsay
+from holdfast.stores.http.packing import GZIP, WORTH, ZSTD, packed
 from holdfast.stores.http.trust import trusted
 from holdfast.stores.http.wire import NOW_HEADER, ROOT, Problem
 from holdfast.version import __version__
@@ -54,6 +57,8 @@ class Request(NamedTuple):
     is_repeatable: bool = True
     #: It may be long, and lasts for as long as bytes come.
     is_content: bool = False
+    #: How the body was made smaller, if it was.
+    encoding: str = ""
 
 
 class _Answer(NamedTuple):
@@ -84,6 +89,9 @@ class Line:
         self.time = Hearsay(clock)
         self._patience_s = patience_s
         self._closed = threading.Event()
+        #: Bodies are made smaller for the way. Within one machine that costs more than it saves.
+        self.packs = not is_near(url)
+        headers["Accept-Encoding"] = f"{ZSTD}, {GZIP}" if self.packs else "identity"
         #: A coordinator has answered.
         self._has_met = False
         # No redirects, no proxies of the environment: an access token goes where the URL says and nowhere else.
@@ -102,6 +110,8 @@ class Line:
         Raises the error the coordinator answered with; StoreBusy if nothing was done, or if it does no harm to ask
         anew; StoreFailed if the outcome is unknown. Of these two the fact `retry_after_s` says what was wished for.
         """
+        if self.packs and request.body is not None and len(request.body) >= WORTH and not request.is_content:
+            request = request._replace(body=packed(request.body), encoding=ZSTD)
         began = self.time.monotonic()
         ends_at = began + (self._patience_s if attempt_s is None else 0.0)
         arrived, pause_s = False, FIRST_S
@@ -142,8 +152,14 @@ class Line:
         else:
             ends_at = self.time.monotonic() + WHOLE_S + request.wait_s
         limits = httpx2.Timeout(answer_s + request.wait_s, connect=min(CONNECT_S, answer_s))
+        headers = {"Content-Encoding": request.encoding} if request.encoding else None
         with self._client.stream(
-            request.method, request.path, content=request.body, params=request.params, timeout=limits
+            request.method,
+            request.path,
+            content=request.body,
+            params=request.params,
+            headers=headers,
+            timeout=limits,
         ) as answer:
             parts: list[bytes] = []
             for part in answer.iter_bytes():
@@ -177,6 +193,15 @@ class Line:
         """Hang up; whoever waits to send again learns of it at once."""
         self._closed.set()
         self._client.close()
+
+
+def is_near(url: str) -> bool:
+    """Tell whether a URL is of this machine itself."""
+    name = urlsplit(url).hostname or ""
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _words(problem: Exception) -> str:
