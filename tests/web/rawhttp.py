@@ -29,6 +29,8 @@ def hear(line):
             return None
         status, *fields = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        if status.split()[1] == "204":
+            headers["content-length"] = "0"
         while len(body) < int(headers.get("content-length", 1 << 40)) and (more := line.recv(65536)):
             body += more
     except ConnectionResetError:

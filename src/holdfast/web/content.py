@@ -1,30 +1,46 @@
-"""Blobs: content too large for a record, by its hash. Verified on arrival."""
+"""Blobs: content too large for a record, by its hash. Taken and given in pieces, verified on the way.
+
+Where the store keeps files, a blob is never in memory whole. Elsewhere it waits in a file without a name until all of
+it is there, and one at a time is put.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import Forbidden, InvalidValue, NotFound
 from holdfast.rules.access import may_keep_content
+from holdfast.stores.beside.protocol import BlobDraft, Blobs, Streaming
 from holdfast.web.bodies import pieces_of
-from holdfast.web.coordinator import coordinator_of
+from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of, limits_for
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+#: Bytes that are gathered before a thread is asked to keep them.
+PIECE = 1 << 20
 
 
 async def put_blob(request: Request) -> Response:
     """Keep content under the hash it has."""
-    digest = _digest(request)
-    content = b"".join([piece async for piece in pieces_of(request, limits_for(request).blob)])
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise InvalidValue(f"the content is not that of {digest}. Nothing was kept.", field="sha256")
-    coordinator = coordinator_of(request)
-    await coordinator.in_thread(lambda: coordinator.engine.store.blobs.put(content))
+    digest, coordinator = _digest(request), coordinator_of(request)
+    draft: BlobDraft | None = None
+    try:
+        async for part in _parts(pieces_of(request, limits_for(request).blob)):
+            if draft is None:  # not before its size was found to be right
+                draft = await coordinator.in_thread(lambda: _draft(coordinator.engine.store.blobs, digest))
+            await _write(coordinator, draft, part)
+        assert draft is not None
+        await coordinator.in_thread(draft.keep)
+    finally:
+        if draft is not None:
+            draft.drop()
     return Response(status_code=204)
 
 
@@ -36,8 +52,68 @@ async def get_blob(request: Request) -> Response:
         raise NotFound(f"there is no blob {digest}.", digest=digest)
     if request.method == "HEAD":
         return Response(status_code=200)
-    content = await coordinator.in_thread(lambda: blobs.get(digest))
-    return Response(content, media_type="application/octet-stream", headers={"X-Content-Type-Options": "nosniff"})
+    if not isinstance(blobs, Streaming):
+        return Response(await coordinator.in_thread(lambda: blobs.get(digest)), media_type="application/octet-stream")
+    size = await coordinator.in_thread(lambda: blobs.size(digest))
+    return StreamingResponse(
+        _sent(coordinator, blobs.pieces(digest)),
+        headers={"Content-Length": str(size)},
+        media_type="application/octet-stream",
+    )
+
+
+async def _sent(coordinator: Coordinator, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (piece := await coordinator.in_thread(lambda: next(pieces, None))) is not None:
+        yield piece
+
+
+async def _parts(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Join pieces to larger ones; there is at least one, be it empty."""
+    part = bytearray()
+    async for piece in pieces:
+        part += piece
+        if len(part) >= PIECE:
+            yield bytes(part)
+            part.clear()
+    yield bytes(part)
+
+
+async def _write(coordinator: Coordinator, draft: BlobDraft, piece: bytes) -> None:
+    await coordinator.in_thread(lambda: draft.write(piece))
+
+
+def _draft(blobs: Blobs, digest: str) -> BlobDraft:
+    return blobs.draft(digest) if isinstance(blobs, Streaming) else _Gathered(blobs, digest)
+
+
+class _Gathered:
+    """Content for a store that takes it whole."""
+
+    #: Held by the one whose content is in memory.
+    _whole = threading.Lock()
+
+    def __init__(self, blobs: Blobs, digest: str) -> None:
+        self._blobs = blobs
+        self._digest = digest
+        self._hash = hashlib.sha256()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `drop`
+
+    def write(self, piece: bytes) -> None:
+        """Add a piece."""
+        self._hash.update(piece)
+        self._file.write(piece)
+
+    def keep(self) -> None:
+        """Put it, if it is what was announced."""
+        if self._hash.hexdigest() != self._digest:
+            raise InvalidValue(f"the content is not that of {self._digest}. Nothing was kept.", field="sha256")
+        with self._whole:
+            self._file.seek(0)
+            self._blobs.put(self._file.read())
+
+    def drop(self) -> None:
+        """Forget the file."""
+        self._file.close()
 
 
 def _digest(request: Request) -> str:

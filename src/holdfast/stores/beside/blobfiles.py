@@ -21,6 +21,7 @@ from holdfast.journal.fs import FS, atomic_write, parent
 from holdfast.journal.scan import reading, size_of
 from holdfast.model.times import Timestamp, stamp
 from holdfast.points import reach
+from holdfast.stores.beside.blobdraft import FileDraft
 
 FOLDER = "blobs"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -78,6 +79,56 @@ class FileBlobs:
             self._durable.add(digest)
         return digest
 
+    def draft(self, digest: str) -> FileDraft:
+        """Begin to keep content that arrives in pieces."""
+        if self._readonly:
+            raise StoreReadOnly(f"{self._root} was opened for reading; nothing was stored.")
+        path = _path(digest)
+        with self._lock:
+            self._count += 1
+            draft = f"{digest}.{self._count}.tmp"
+            self._drafts.add(draft)
+
+        def ended(kept: bool) -> None:  # noqa: FBT001 - its only argument
+            with self._lock:
+                self._drafts.discard(draft)
+                if kept:
+                    self._put_at[digest] = stamp(self._clock.now())
+                    self._durable.add(digest)
+
+        try:
+            with telling(self._root, "keeping a blob"):
+                self._make(FOLDER)
+                self._make(parent(path))
+            return FileDraft(self._fs, self._root, path, f"{parent(path)}/{draft}", ended)
+        except BaseException:
+            ended(kept=False)
+            raise
+
+    def size(self, digest: str) -> int:
+        """Give how many bytes its file has."""
+        with telling(self._root, f"reading the blob {digest}"):
+            found = self._fs.stat(_path(digest))
+        if found is None:
+            raise BlobMissing(f"{self._root}/{_path(digest)}: the blob is not there.", digest=digest)
+        return found.size
+
+    def pieces(self, digest: str) -> Iterator[bytes]:
+        """Walk the content, held back by one piece until all of it was verified."""
+        path, left, at = _path(digest), self.size(digest), 0
+        seen, held = sha256(), b""
+        with telling(self._root, f"reading the blob {digest}"), reading(self._fs, path) as handle:
+            while left > 0 and (piece := self._fs.read(handle, min(left, PIECE), at)):
+                seen.update(piece)
+                if held:
+                    yield held
+                held = piece
+                at += len(piece)
+                left -= len(piece)
+        if seen.hexdigest() != digest:
+            raise self._damaged(path, digest)
+        yield held
+
     def _write(self, digest: str, content: bytes, draft: str) -> None:
         path = _path(digest)
         self._make(FOLDER)
@@ -108,13 +159,16 @@ class FileBlobs:
                 raise BlobMissing(f"{self._root}/{path}: the blob is not there.", digest=digest) from error
             raise
         if sha256(content).hexdigest() != digest:
-            raise StoreDamaged(
-                f"{self._root}/{path}: the content is not what its name says.",
-                hint="Restore this file from a copy of the store.",
-                digest=digest,
-                file=path,
-            )
+            raise self._damaged(path, digest)
         return content
+
+    def _damaged(self, path: str, digest: str) -> StoreDamaged:
+        return StoreDamaged(
+            f"{self._root}/{path}: the content is not what its name says.",
+            hint="Restore this file from a copy of the store.",
+            digest=digest,
+            file=path,
+        )
 
     def _read(self, path: str) -> bytes:
         pieces: list[bytes] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine, NumberedLine
@@ -32,6 +32,39 @@ class Blobs(Protocol):
 
     def sweep(self, before: Timestamp, limit: int) -> int:
         """Forget blobs put before then that no record names; return how many (at most `limit`)."""
+        ...
+
+
+class BlobDraft(Protocol):
+    """Content that arrives in pieces. For one thread at a time."""
+
+    def write(self, piece: bytes) -> None:
+        """Add a piece."""
+        ...
+
+    def keep(self) -> None:
+        """Keep it as `put` does. Raises InvalidValue, and keeps nothing, if it has not the hash it was begun with."""
+        ...
+
+    def drop(self) -> None:
+        """Forget it, unless it was kept."""
+        ...
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """Blobs that need not be in memory whole."""
+
+    def draft(self, digest: str) -> BlobDraft:
+        """Begin to keep the content of this hash."""
+        ...
+
+    def size(self, digest: str) -> int:
+        """Give how many bytes it has. Raises BlobMissing."""
+        ...
+
+    def pieces(self, digest: str) -> Iterator[bytes]:
+        """Walk the content. Raises StoreDamaged in place of the last piece if the bytes are others."""
         ...
 
 

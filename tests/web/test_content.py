@@ -1,0 +1,75 @@
+"""Blobs arrive in pieces, are verified on the way, and leave nothing when they are not what they are called."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tracemalloc
+
+import httpx2
+import pytest
+from coordinators import running
+from rawhttp import dial, head, hear
+
+from holdfast.errors import StoreError
+from holdfast.stores.http.store import HttpStore
+from holdfast.web.limits import Limits
+
+LARGE = os.urandom(1 << 20) * 8
+
+
+def digest_of(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def drafts(folder):
+    return [path for path in folder.rglob("*.tmp") if "blobs" in path.parts] if folder.is_dir() else []
+
+
+@pytest.mark.parametrize("kind", ["wal", "dir", "sqlite"])
+def test_what_was_put_comes_back_and_what_is_wrong_or_too_large_leaves_nothing(tmp_path, kind):
+    with running(f"{kind}:{tmp_path / 'jobs'}", limits=Limits(blob=len(LARGE))) as serving:
+        url = f"{serving.url}/api/v1/blobs"
+        store = HttpStore.open(serving.url)
+        for content in (b"", b"x", LARGE):
+            assert store.blobs.put(content) == digest_of(content)
+            assert store.blobs.get(digest_of(content)) == content
+            assert store.blobs.put(content) == digest_of(content)  # once more is no harm
+        store.close()
+        other = digest_of(b"y")
+        assert httpx2.put(f"{url}/{other}", content=LARGE).status_code == 422
+        assert httpx2.put(f"{url}/{other}", content=iter([LARGE, b"more"])).status_code == 413
+        with dial(serving.url) as line:  # cut in the middle
+            line.sendall(head(f"/api/v1/blobs/{other}", method="PUT", Content_Length=3_000_000) + LARGE[:2_000_000])
+        assert httpx2.head(f"{url}/{other}").status_code == 404
+    assert drafts(tmp_path / "jobs") == []
+
+
+def test_a_blob_is_never_in_memory_whole_where_the_store_keeps_files(tmp_path):
+    digest = digest_of(LARGE)
+    with running(f"wal:{tmp_path / 'jobs'}") as serving, dial(serving.url) as line:
+        tracemalloc.start()
+        try:
+            line.sendall(head(f"/api/v1/blobs/{digest}", method="PUT", Content_Length=len(LARGE)))
+            line.sendall(LARGE)
+            assert hear(line).status == 204
+            line.sendall(head(f"/api/v1/blobs/{digest}"))
+            left = len(LARGE)
+            while left > 0:
+                left -= len(line.recv(1 << 16))
+            assert tracemalloc.get_traced_memory()[1] < len(LARGE) // 2
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_blob_whose_bytes_have_changed_is_not_given_whole(tmp_path):
+    with running(f"wal:{tmp_path / 'jobs'}") as serving:
+        store = HttpStore.open(serving.url, patience_s=0)
+        digest = store.blobs.put(LARGE)
+        (file,) = (tmp_path / "jobs" / "blobs").rglob(digest)
+        with file.open("r+b") as bytes_of:
+            bytes_of.seek(5)
+            bytes_of.write(b"?????????")
+        with pytest.raises(StoreError):
+            store.blobs.get(digest)
+        store.close()
