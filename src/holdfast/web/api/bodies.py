@@ -123,9 +123,14 @@ def query_of(pairs: list[tuple[str, str]], kind: type[T]) -> T:
         else:
             given[name] = value
     try:
-        return msgspec.convert(given, kind, strict=False)
+        found = msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as problem:
         raise misread("the query", problem) from None
+    for name, text in given.items():
+        # The word null would be read as nothing at all.
+        if getattr(found, name) is None:
+            raise InvalidValue(f"{name}: {text!r:.40} does not fit. Nothing was done.", field=name)
+    return found
 
 
 def misread(where: str, problem: msgspec.ValidationError) -> InvalidValue:

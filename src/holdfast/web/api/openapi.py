@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
+from holdfast.model.times import Timestamp
 from holdfast.stores.http.wire import PROBLEM_TYPE, ROOT, Problem
 from holdfast.version import __version__
 from holdfast.web.api.endpoints import EVENTS, Endpoint
@@ -21,6 +22,13 @@ from holdfast.web.api.paging import Page
 
 #: What any request may meet: it is none, no access token, no role, too slow, nonsense, too many, a store that cannot.
 ALWAYS = (400, 401, 403, 408, 422, 429, 503)
+#: What may be a name, and an id, as `model.ids` says; and what stands in a path.
+NAME, ID = (
+    r"^[A-Za-z0-9_.:/\-]{1,128}$",
+    r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]{0,198}[^\s\x00-\x1f\x7f-\x9f])?$",
+)
+_IN_PATH = r"^[^\x00-\x1f\x7f-\x9f]+$"
+_NAMES = ("job_type", "queue", "workflow")
 _REFS = "#/components/schemas/{name}"
 _HEADERS = {
     "If-Match": "The version that was read; another one is not overwritten.",
@@ -33,6 +41,7 @@ def document(table: Sequence[Endpoint]) -> dict[str, Any]:
     """Describe the endpoints of a table."""
     types = list(_types(table))
     schemas, components = msgspec.json.schema_components([described(kind) for kind in types], ref_template=_REFS)
+    _shape_texts(components)
     schema_of = {_name(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in table:
@@ -63,6 +72,16 @@ def document(table: Sequence[Endpoint]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _shape_texts(components: Mapping[str, Any]) -> None:
+    """Say of names and ids in requests what they look like."""
+    for name, component in components.items():
+        for field, schema in component.get("properties", {}).items() if name.endswith("Body") else ():
+            pattern = NAME if field in _NAMES else ID if field.endswith("_id") else None
+            for one in (schema, *schema.get("anyOf", ())) if pattern is not None else ():
+                if one.get("type") == "string":
+                    one["pattern"] = pattern
 
 
 def written(found: Mapping[str, Any]) -> bytes:
@@ -146,7 +165,7 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 def _path(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _IN_PATH}}
         for name in endpoint.parameters
     ]
 
@@ -225,11 +244,13 @@ def _media(content: Any, schema_of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def described(hint: Any) -> Any:
-    """Give a type as it is written down: a payload is any JSON."""
+    """Give a type as it is written down: a payload is any JSON, a time is of RFC 3339."""
     if hint is msgspec.Raw:
         return Any
+    if hint is Timestamp:
+        return Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _struct(hint) if _has_payload(hint, set()) else hint
+        return _struct(hint) if _is_rewritten(hint, set()) else hint
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Page:
         return _page(described(parts[0]))
@@ -242,14 +263,16 @@ def described(hint: Any) -> Any:
     return hint
 
 
-def _has_payload(hint: Any, seen: set[Any]) -> bool:
-    """Tell whether there is a payload in a type, at whatever depth; a type may contain itself."""
-    if hint is msgspec.Raw or (isinstance(hint, type) and hint in seen):
-        return hint is msgspec.Raw
+def _is_rewritten(hint: Any, seen: set[Any]) -> bool:
+    """Tell whether there is a payload or a time in a type, at whatever depth; a type may contain itself."""
+    if hint in (msgspec.Raw, Timestamp):
+        return True
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        if hint in seen:
+            return False
         seen.add(hint)
-        return any(_has_payload(field.type, seen) for field in msgspec.structs.fields(hint))
-    return any(_has_payload(part, seen) for part in get_args(hint))
+        return any(_is_rewritten(field.type, seen) for field in msgspec.structs.fields(hint))
+    return any(_is_rewritten(part, seen) for part in get_args(hint))
 
 
 @cache

@@ -29,7 +29,7 @@ from holdfast.stores.http.wire import (
 )
 from holdfast.web.api.endpoints import BYTES, EVENTS, Endpoint
 
-Seq = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Seq = Annotated[int, msgspec.Meta(ge=0)]
 WORKS, DIRECTS = "worker, admin", "operator, admin"
 
 
