@@ -7,8 +7,24 @@ from typing import get_args
 import pytest
 
 from holdfast.model.access import LOCAL, Access, Role
-from holdfast.model.commands import Cancel, Command, Complete, Enqueue, Expire, Extend, Lease, NewJob
+from holdfast.model.commands import (
+    Cancel,
+    Command,
+    Complete,
+    Enqueue,
+    Expire,
+    Extend,
+    Lease,
+    NewJob,
+    PutSchedule,
+    PutTemplate,
+    Trigger,
+    UpdateSchedule,
+    UseTemplate,
+)
 from holdfast.model.jobs import Job
+from holdfast.model.schedules import NewSchedule, Schedule, ScheduleChanges
+from holdfast.model.templates import NewTemplate, Template
 from holdfast.rules.access import (
     _OWN,
     _SENDS,
@@ -87,6 +103,33 @@ def test_lists_are_for_who_reads_everything_there():
 def test_what_has_no_namespace_is_not_seen_from_within_one():
     assert not may_see(one(Role.READER, namespaces=("home",)), object())
     assert may_see(one(Role.READER), object())
+
+
+class Kept:
+    """A store with one template and one schedule abroad."""
+
+    def get(self, kind, key):
+        there = {
+            (Template, "t"): Template("t", "t", "task", "", namespace="abroad"),
+            (Schedule, "s"): Schedule("s", "s", "", namespace="abroad"),
+        }
+        return there.get((kind, key))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        UseTemplate(template_id="t", job_id="new"),
+        Trigger(schedule_id="s", job_id="new"),
+        PutTemplate(template_id="new", template=NewTemplate(name="n", job_type="t", namespace="abroad")),
+        PutSchedule(schedule_id="new", schedule=NewSchedule(name="n", template_id="t", namespace="home")),
+        UpdateSchedule(schedule_id="new", changes=ScheduleChanges(template_id="t")),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_what_makes_something_abroad_is_out_of_reach_whatever_its_new_id(command):
+    assert not may_reach(one(Role.ADMIN, namespaces=("home",)), command, Kept())
+    assert may_reach(one(Role.ADMIN, namespaces=("home", "abroad")), command, Kept())
 
 
 def job(**fields):

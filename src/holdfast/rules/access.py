@@ -5,7 +5,7 @@ Knows no HTTP, no token and no file. Commands that time itself gives are the aut
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import (
@@ -35,6 +35,9 @@ from holdfast.model.commands import (
     PauseDispatch,
     PauseQueue,
     PauseSchedule,
+    PutSchedule,
+    PutTemplate,
+    PutWebhook,
     Redeliver,
     Release,
     ReleaseReservation,
@@ -45,8 +48,10 @@ from holdfast.model.commands import (
     Retry,
     SetQueue,
     Snooze,
+    StartDirect,
     Trigger,
     Update,
+    UpdateSchedule,
 )
 from holdfast.model.flowcommands import (
     AbandonActivity,
@@ -65,7 +70,12 @@ from holdfast.model.flowcommands import (
     StartInstance,
     TellInstance,
 )
+from holdfast.model.groups import Group
 from holdfast.model.jobs import Job
+from holdfast.model.reservations import Reservation
+from holdfast.model.schedules import NewSchedule, Schedule
+from holdfast.model.templates import NewTemplate, Template
+from holdfast.model.webhooks import Delivery, NewWebhook, Webhook
 from holdfast.rules.state import State
 
 _OWN = (
@@ -112,21 +122,55 @@ def may_reach(access: Access, command: Command, state: State) -> bool:
 
 
 def _namespaces(command: Command, state: State) -> Iterable[str] | None:
-    """Give the namespaces a command concerns; None if nobody can tell, for then it is forbidden."""
+    """Give the namespaces a command concerns; None if nobody can tell, for then it is forbidden.
+
+    What it names and is not there concerns none: it is not found, by the rules themselves, or made where it says.
+    """
     if isinstance(command, Enqueue):
         return [job.namespace for job in command.jobs]
-    if isinstance(command, CreateGroup):
-        new = [job for job in (*command.members, command.callback) if isinstance(job, NewJob)]
-        old = [state.get(Job, member) for member in command.members if isinstance(member, str)]
-        return [command.namespace, *(job.namespace for job in (*new, *old) if job is not None)]
+    said = [new.namespace for new in _made_by(command)]
     named = getattr(command, "namespace", None)
     if isinstance(named, str):
-        return [named]
-    job_id = getattr(command, "job_id", None)
-    if isinstance(job_id, str):
-        job = state.get(Job, job_id)
-        return [] if job is None else [job.namespace]  # what is not there is not found, by the rules themselves
-    return None
+        said.append(named)
+    keys = [(kind, key) for field, kind in _KINDS if isinstance(key := getattr(command, field, None), str)]
+    if isinstance(command, CreateGroup):
+        keys += [(Job, member) for member in command.members if isinstance(member, str)]
+    if isinstance(command, PutSchedule | UpdateSchedule):
+        template = (command.schedule if isinstance(command, PutSchedule) else command.changes).template_id
+        keys += [(Template, template)] if isinstance(template, str) else []
+    if not said and not keys:
+        return None
+    found = [state.get(kind, key) for kind, key in keys]
+    return [*said, *(record.namespace for record in found if record is not None)]
+
+
+def _made_by(command: Command) -> Iterator[NewJob | NewTemplate | NewSchedule | NewWebhook]:
+    """Walk what a command asks to be made, all that says where it belongs."""
+    match command:
+        case CreateGroup(members=members, callback=callback):
+            yield from (one for one in (*members, callback) if isinstance(one, NewJob))
+        case StartDirect(job=new):
+            yield new
+        case PutTemplate(template=template):
+            yield template
+        case PutSchedule(schedule=schedule):
+            yield schedule
+        case PutWebhook(webhook=webhook):
+            yield webhook
+        case _:
+            return
+
+
+#: Fields of commands that name something, and what that is.
+_KINDS: tuple[tuple[str, type[Job | Group | Template | Schedule | Reservation | Webhook | Delivery]], ...] = (
+    ("job_id", Job),
+    ("group_id", Group),
+    ("template_id", Template),
+    ("schedule_id", Schedule),
+    ("reservation_id", Reservation),
+    ("webhook_id", Webhook),
+    ("delivery_id", Delivery),
+)
 
 
 def may_look(access: Access, look: str, given: dict[str, object]) -> bool:

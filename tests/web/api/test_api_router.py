@@ -208,6 +208,32 @@ def test_whoever_belongs_to_a_namespace_stays_there(api):
         api.get(path, 403, role="here")
 
 
+def test_whoever_belongs_to_a_namespace_rules_there_and_nowhere_else(api):
+    mine, body = {"params": {"namespace": "mine"}}, {"job_type": "t"}
+    for role, where, name in (("here", mine, "mine"), (None, {}, "other")):
+        api.post("/templates", {**body, "name": "t", "template_id": f"t-{name}"}, 201, role=role, **where)
+        api.post(
+            "/schedules", {**body, "name": "s", "interval_s": 9, "schedule_id": f"s-{name}"}, 201, role=role, **where
+        )
+        api.post("/groups", {"members": [body], "group_id": f"g-{name}"}, 201, role=role, **where)
+        api.post("/reservations", {"queue": "q", "reservation_id": f"r-{name}"}, 201, role=role, **where)
+        api.post("/webhooks", {"url": "https://example.com/", "webhook_id": f"w-{name}"}, 201, role=role, **where)
+    for name, status in (("other", 403), ("mine", None)):
+        api.post(f"/templates/t-{name}/enqueue", {}, status or 201, role="here")
+        api.post(f"/templates/t-{name}/archive", {}, status or 200, role="here")
+        api.post(f"/schedules/s-{name}/trigger", {}, status or 201, role="here")
+        api.post(f"/schedules/s-{name}/pause", {}, status or 200, role="here")
+        api.patch(f"/schedules/s-{name}", {"grace_s": 1}, status or 200, role="here")
+        api.post(f"/groups/g-{name}/cancel", {}, status or 200, role="here")
+        api.post(f"/reservations/r-{name}/renew", {}, status or 200, role="here")
+        api.patch(f"/webhooks/w-{name}", {"enabled": False}, status or 200, role="here")
+        api.delete(f"/webhooks/w-{name}", status or 204, role="here")
+    # Nor with a template of others.
+    stolen = {"name": "x", "interval_s": 9, "template_id": "t-other"}
+    api.post("/schedules", stolen, 403, role="here", **mine)
+    api.patch("/schedules/s-mine", {"template_id": "t-other", "job_type": None}, 403, role="here")
+
+
 def test_what_is_done_carries_who_did_it(api):
     api.post("/jobs", {"job_type": "t", "job_id": "j"}, 201, role="client")
     api.post("/jobs/j/cancel", {"reason": "r"}, role="operator")
