@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
+import httpx2
 import pytest
 from coordinators import running
 
@@ -13,7 +14,9 @@ from holdfast.errors import StoreBusy, StoreError
 from holdfast.model.commands import Lease
 from holdfast.points import listening
 from holdfast.stores.http import calling
+from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
+from holdfast.testing.conformance.harness import dump_of
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather, first_time
 from holdfast.workers import messenger, pump
 
@@ -193,6 +196,46 @@ def test_handlers_are_stopped_while_no_answer_comes(proxy, near, clock, monkeypa
         assert (job.refresh().status, job.refresh().token) == ("RUNNING", taken.token)
         assert [run.status for run in job.runs()] == ["LOST", None]
         w.slots.close()
+
+
+@pytest.mark.parametrize("way", [Fault.HOLE_REQUEST, Fault.HOLE_ANSWER])
+def test_a_worker_cut_off_past_its_lease_is_refused_when_it_reports_and_replay_agrees(
+    tmp_path, clock, way, monkeypatch
+):
+    monkeypatch.setattr(messenger, "BEAT_S", 0.01)
+    url = f"wal:{tmp_path / 'jobs'}"
+    with (
+        running(url, clock=clock) as serving,
+        FaultProxy(serving.url) as proxy,
+        Holdfast(proxy.url, clock=clock) as far,
+        Holdfast(serving.url, clock=clock) as near,
+    ):
+        gate = Gate(far)
+        job = near.task(name="waits")(lambda: "other").enqueue()
+        first, second = far.worker(concurrency=1), near.worker(concurrency=1)
+        drive(first, gate.started.is_set)
+        proxy.partition(way)
+        clock.advance(31)
+        drive(second, lambda: second.pump.reported)
+        # By its own clock the first knows that its lease is over, whatever it hears.
+        cut_off = threading.Thread(target=drive, args=(first, lambda: first.pump.lost))
+        cut_off.start()
+        assert gate.context.wait_cancelled(LONG)
+        gate.open.set()
+        proxy.heal()
+        cut_off.join(LONG)
+        assert first.pump.lost == 1
+        assert job.result(timeout=0) == "other"
+        assert [run.status for run in job.runs()] == ["LOST", "COMPLETED"]
+        counted = httpx2.get(f"{serving.url}/metrics").text
+        assert "holdfast_duplicate_executions_total 1\n" in counted
+        first.slots.close()
+        second.slots.close()
+        seen = dump_of(near.engine.store)
+    with running(url, clock=clock) as again:
+        store = HttpStore.open(again.url, clock=clock)
+        assert dump_of(store) == seen
+        store.close()
 
 
 def test_a_lease_whose_answer_took_half_of_it_is_extended_before_the_handler_begins(proxy, near, clock):
