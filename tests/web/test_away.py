@@ -19,6 +19,7 @@ from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import dump_of
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather, first_time
 from holdfast.workers import messenger, pump
+from holdfast.workers.holding import Hold
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20
@@ -387,3 +388,17 @@ def test_an_enqueue_of_unknown_outcome_names_its_job_and_the_way_to_settle_it(pr
         proxy.refuse()
         with pytest.raises(StoreBusy, match="Nothing was acknowledged"):
             waits.enqueue()
+
+
+def test_a_reservation_whose_renewal_was_not_answered_is_held_on(proxy, clock):
+    with Holdfast(proxy.url, clock=clock) as hf:
+        hf.engine.store._line._patience_s = 0.0
+        hold = Hold(hf.engine, "", "own", by="me", ttl_s=60.0)
+        assert hold.take() is None
+        proxy.script = lambda *_: Weather(Fault.LOSE_ANSWER)
+        with pytest.raises(StoreBusy):
+            hold.renew()
+        proxy.script = lambda *_: Weather()
+        assert hold.is_held
+        hold.renew()
+        hold.release()

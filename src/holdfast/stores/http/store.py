@@ -10,13 +10,27 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from math import inf
 from typing import NoReturn, cast
 
 import msgspec
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import InvalidOperation, StoreFailed
-from holdfast.model.commands import Command, Complete, Enqueue, Extend, Fail, GiveUp, Lease, Release, Snooze
+from holdfast.model.commands import (
+    Command,
+    Complete,
+    Enqueue,
+    Extend,
+    Fail,
+    GiveUp,
+    Lease,
+    Release,
+    ReleaseReservation,
+    RenewReservation,
+    Reserve,
+    Snooze,
+)
 from holdfast.model.ids import uuid7
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
@@ -42,8 +56,11 @@ from holdfast.stores.protocol import Batch, Durability, Entry, Finding, Promises
 PATIENCE_S = 30.0
 #: Bytes of commands up to which a caller's go with those of others.
 SMALL = 256 << 10
-#: Reports are known by their tokens, and a lease nobody heard of lapses: asking anew under other ids does no harm.
-_REPEATABLE = (Lease, Extend, Complete, Fail, Snooze, GiveUp, Release)
+#: Reports are known by their tokens, holds by their names, and a lease nobody heard of lapses: asking anew under other
+#: ids does no harm.
+_REPEATABLE = (
+    Lease, Extend, Complete, Fail, Snooze, GiveUp, Release, Reserve, RenewReservation, ReleaseReservation,
+)  # fmt: skip
 
 
 class HttpStore:
@@ -149,11 +166,13 @@ class HttpStore:
 
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`, by long polls."""
-        ends_at = None if timeout is None else self.clock.monotonic() + timeout
+        left_s = inf if timeout is None else max(0.0, timeout)
         while True:
-            left_s = LONGEST_WAIT_S if ends_at is None else ends_at - self.clock.monotonic()
-            if self._changes(after, min(LONGEST_WAIT_S, max(0.0, left_s))) > after:
+            asked_s = min(LONGEST_WAIT_S, left_s)
+            if self._changes(after, asked_s) > after:
                 return True
+            # Counted by what was asked for: a coordinator that ends lets everyone go early, and nobody asks it twice.
+            left_s -= asked_s
             if left_s <= 0:
                 return False
 
