@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from datetime import timedelta
@@ -24,6 +25,15 @@ STATES = ("pending", "running", "completed", "failed")
 def job(job_id, params=None, **more):
     raw = msgspec.Raw(msgspec.json.encode({} if params is None else params))
     return NewJob(job_id=job_id, job_type=more.pop("job_type", "work"), params=raw, **more)
+
+
+def seen_anew(images):
+    """Leave out what is before the call behind a sync: for a process that comes after a death nothing has changed."""
+    anew = images[:1]
+    for before, image in itertools.pairwise(images):
+        if before[2].kind not in {"sync", "sync_dir"} or before[1] != image[1]:
+            anew.append(image)
+    return anew
 
 
 class Desk:

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
+from dir_kit import seen_anew
 
 from holdfast.engine import Engine, engine
 from holdfast.errors import StoreError
@@ -217,7 +218,7 @@ def test_the_story_does_all_that_a_commit_can_do(images):
 
 def test_a_crash_at_any_call_leaves_the_state_before_or_after_the_step_in_flight(images, chapters):
     assert len(images) > 500
-    for nth, (fs, heard, _) in enumerate(images):
+    for nth, (fs, heard, _) in enumerate(seen_anew(images)):
         examine(fs.reboot(), heard, chapters, twice=SOAK or nth % 4 == 0)
 
 
