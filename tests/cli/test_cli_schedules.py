@@ -46,7 +46,7 @@ def test_a_schedule_is_made_listed_and_shown(holdfast, rows):
         "0 3 * * *",
         "Europe/Berlin",
     )
-    assert (row["param_overrides"], row["queue"], row["enabled"]) == ({"n": 1}, "q", True)
+    assert (row["preview"], row["queue"], row["enabled"]) == ('{"n":1}', "q", True)
     assert holdfast("schedules", "ls", "-o", "ids").stdout == "nightly\n"
     assert "0 3 * * * (Europe/Berlin)" in holdfast("schedules", "ls").stdout
     shown = rows("schedules", "show", "nightly")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
-from holdfast.app.decisions import DecisionState
+from holdfast.app.decisions import DecisionState, state_of
 from holdfast.app.instancestate import InstanceState
 from holdfast.engine.records.shapes import fill, preview, shown
 from holdfast.flows.provider.contents import text_of
@@ -46,6 +47,19 @@ def instance_row(state: InstanceState, reason: Reason) -> Any:
     return fill(InstanceRow, state, instance_id=state.id, preview=said, reason=reason)
 
 
+def full_instance(view: View, blobs: Blobs, state: InstanceState, reason: Reason) -> Any:
+    """Give an instance whole: what it says, its keys, its open questions, and what it returned."""
+    return fill(
+        FullInstance,
+        state,
+        instance_id=state.id,
+        reason=reason,
+        output=output_of(view, blobs, state),
+        kv=_keys(blobs, view.keys(state.id)),
+        decisions=[decision_row(state_of(asked)) for asked in view.decisions(state.id) if asked.is_open],
+    )
+
+
 def decision_row(state: DecisionState) -> Any:
     """Give a question with every field."""
     return fill(DecisionRow, state, decision_id=state.id)
@@ -62,7 +76,7 @@ def output_of(view: View, blobs: Blobs, state: InstanceState) -> str | None:
     return None if execution is None else text_of(blobs, execution.output)
 
 
-def keys_of(blobs: Blobs, keys: list[KeyValue]) -> dict[str, Any]:
+def _keys(blobs: Blobs, keys: Sequence[KeyValue]) -> dict[str, Any]:
     """Give the keys of an instance with their values, as the running execution sees them."""
     texts = {one.key: text_of(blobs, one.live) for one in keys}
     return {key: msgspec.json.decode(text) for key, text in texts.items() if text is not None}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from holdfast.cli import jobrows
 from holdfast.cli.bars import bar
-from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, ago, id_length, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import look_of
@@ -36,16 +33,6 @@ _MEMBERS = (
     Column("TASK"),
     Column("REASON", least=32),
 )
-
-
-def group_record(group: Group) -> Record:
-    """Give a group with every field, as programs read it."""
-    return msgspec.structs.asdict(group)
-
-
-def full_record(group: Group, members: Sequence[tuple[Job, Reason]]) -> Record:
-    """Give a group with its members, as programs read it; counts are those of all."""
-    return {**group_record(group), "jobs": [jobrows.row_record(job, reason) for job, reason in members]}
 
 
 def group_table(groups: Sequence[Group], now: Timestamp, screen: Screen) -> list[str]:

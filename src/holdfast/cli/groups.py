@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from holdfast.cli import grouprows
 from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option, yes_option
@@ -13,7 +14,7 @@ from holdfast.cli.terminal import safe, say
 from holdfast.cli.values import Word
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.engine.reasons import Reasons
-from holdfast.engine.records.groups import last_members
+from holdfast.engine.records.groups import full_group, group_row, last_members
 from holdfast.model.commands import CancelGroup
 from holdfast.model.groups import GroupStatus
 from holdfast.model.outcomes import GroupCancelled, Refusal
@@ -47,7 +48,7 @@ def ls(*, status: GroupStatus | None, limit: int, watch: float | None, output: s
     def look(view: View, store: Store) -> Shown:
         del store
         found, at = view.groups(query), now()
-        records = [grouprows.group_record(group) for group in found]
+        records = [msgspec.structs.asdict(group_row(group)) for group in found]
         return records, lambda: grouprows.group_table(found, at, out.screen)
 
     show(place, out, watch, look, key="group_id")
@@ -70,7 +71,7 @@ def show_group(*, group_id: str, limit: int | None, watch: float | None, output:
         reasons = Reasons(view, at, store.workers.all())
         last = last_members(view, group.group_id)
         members = [(job, reasons.of(job)) for job in last[:most]]
-        record = grouprows.full_record(group, members)
+        record = msgspec.structs.asdict(full_group(group, members))
         return [record], lambda: grouprows.group_page(group, members, at, out.screen)
 
     show(place, out, watch, look, key="group_id", one=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.cli import jobrows
 from holdfast.cli.changing import actor, dry_run_option, reason_option, send
-from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.output import LIST_FORMS, output_for, output_options
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe
@@ -18,7 +18,7 @@ from holdfast.cli.values import Duration, OrNone, Rate
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
 from holdfast.engine.reasons import Reasons
-from holdfast.engine.records.queues import QueueRow, queue_rows
+from holdfast.engine.records.queues import HEAD, QueueRow, full_queue, queue_rows
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
@@ -26,9 +26,6 @@ from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue, pair
 from holdfast.model.retention import Retention
 from holdfast.stores.protocol import Store, View
-
-#: Jobs at the head of a queue that `show` lists.
-HEAD = 10
 
 
 def queue_table(rows: list[QueueRow], screen: Screen) -> list[str]:
@@ -122,7 +119,7 @@ def show_queue(*, name: str, watch: float | None, output: str) -> None:
         reasons = Reasons(view, at, store.workers.all())
         head = list(reasons.ready(place.name, (name,), None, at))[:HEAD]
         found = [(job, reasons.of(job)) for job in head]
-        record: Record = {**msgspec.structs.asdict(rows[0]), "head": [jobrows.row_record(*known) for known in found]}
+        record = msgspec.structs.asdict(full_queue(rows[0], reasons, at))
 
         def table() -> list[str]:
             listed = ["", *jobrows.job_table(found, at, out.screen)] if found else []

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import DELAYED, HELD, READY, STUCK
@@ -18,21 +17,6 @@ from holdfast.rules.timetable import Preview, passes_over, preview
 
 #: Fires that a page shows.
 SHOWN = 5
-
-
-def schedule_record(schedule: Schedule) -> Record:
-    """Give a schedule with every field, as programs read it."""
-    return msgspec.structs.asdict(schedule)
-
-
-def template_record(template: Template) -> Record:
-    """Give a template with every field, as programs read it."""
-    return msgspec.structs.asdict(template)
-
-
-def preview_record(fire: Preview) -> Record:
-    """Give one fire to come."""
-    return {"fire_at": fire.fire_at, "local": fire.local.isoformat(), "note": fire.note}
 
 
 def to_come(schedule: Schedule, now: Timestamp) -> list[Preview]:

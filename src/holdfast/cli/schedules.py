@@ -18,6 +18,7 @@ from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe, say
 from holdfast.cli.values import Duration, OrNone, Word, new_id, payload_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.engine.records.plans import fire_to_come, full_schedule, schedule_row
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.commands import (
     Backfill,
@@ -145,7 +146,7 @@ def ls(*, watch: float | None, output: str) -> None:
         del store
         found = sorted((one for one in view.all(Schedule) if one.namespace == place.name), key=lambda one: one.name)
         names = _template_names(view)
-        records = [schedulerows.schedule_record(one) for one in found]
+        records = [msgspec.structs.asdict(schedule_row(one)) for one in found]
         return records, lambda: schedulerows.schedule_table(found, names, now(), out.screen)
 
     show(place, out, watch, look, key="name")
@@ -166,11 +167,7 @@ def show_schedule(*, name: str, watch: float | None, output: str) -> None:
         fires = schedulerows.to_come(found, at)
         names = _template_names(view)
         latest = None if found.workflow is None else latest_instance(view, found)
-        record = {
-            **schedulerows.schedule_record(found),
-            "last_instance": latest,
-            "preview": [schedulerows.preview_record(fire) for fire in fires],
-        }
+        record = msgspec.structs.asdict(full_schedule(found, latest, fires))
         return [record], lambda: schedulerows.schedule_page(found, names, fires, at, out.screen, instance=latest)
 
     show(place, out, watch, look, key="name", one=True)
@@ -195,7 +192,7 @@ def preview(*, name: str | None, n: int, after: str | None, output: str, **chose
         raise fault.error()
     start = None if after is None else _moment("--after", after, found.timezone)
     fires = fires_to_come(found, at, n, start)
-    records = [schedulerows.preview_record(fire) for fire in fires]
+    records = [msgspec.structs.asdict(fire_to_come(fire)) for fire in fires]
     out.records(records, lambda: schedulerows.preview_table(fires, out.screen), key="fire_at")
 
 

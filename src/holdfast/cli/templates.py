@@ -15,6 +15,7 @@ from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import Duration, Word, new_id, payload_of, tags_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
+from holdfast.engine.records.plans import full_template, template_row
 from holdfast.model.commands import ArchiveTemplate, DeleteTemplate, PutTemplate, UseTemplate
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import RetryMode
@@ -70,7 +71,7 @@ def ls(*, watch: float | None, output: str) -> None:
     def look(view: View, store: Store) -> Shown:
         del store
         found = sorted((one for one in view.all(Template) if one.namespace == place.name), key=lambda one: one.name)
-        records = [schedulerows.template_record(one) for one in found]
+        records = [msgspec.structs.asdict(template_row(one)) for one in found]
         return records, lambda: schedulerows.template_table(found, out.screen)
 
     show(place, out, watch, look, key="name")
@@ -88,7 +89,7 @@ def show_template(*, name: str, watch: float | None, output: str) -> None:
     def look(view: View, store: Store) -> Shown:
         del store
         found = find_named(view, place, Template, name)
-        return [schedulerows.template_record(found)], lambda: schedulerows.template_page(found)
+        return [msgspec.structs.asdict(full_template(found))], lambda: schedulerows.template_page(found)
 
     show(place, out, watch, look, key="name", one=True)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.app.decisions import DecisionState
+from holdfast.app.flowrecords import decision_row
 from holdfast.app.instancestate import InstanceState
 from holdfast.cli.eventwords import worded
 from holdfast.cli.instancewords import look_of
@@ -124,8 +125,7 @@ def event_table(events: Sequence[Event], screen: Screen) -> list[str]:
 
 def decision_record(state: DecisionState) -> Record:
     """Give a question with every field, as programs read it."""
-    fields = msgspec.structs.asdict(state)
-    return {"decision_id": fields.pop("id"), **fields}
+    return msgspec.structs.asdict(decision_row(state))
 
 
 def decision_table(states: Sequence[DecisionState], screen: Screen) -> list[str]:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from holdfast.app.decisions import state_of as question_of
-from holdfast.app.flowrecords import GOING, output_of, unbegun
+from holdfast.app.flowrecords import GOING, full_instance, instance_row, output_of, unbegun
 from holdfast.app.instancestate import error_of, state_of
 from holdfast.app.speaking import cancel_command, signal_command, start_command
 from holdfast.cli import workflowrows
@@ -66,7 +66,7 @@ def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch
         waiting = unbegun(view, now(), workflow) if is_wanted else []
         ids = [*waiting, *(found.instance_id for found in view.instances(query))][:limit]
         rows = [_seen(view, store, one) for one in ids]
-        records = [workflowrows.instance_record(one) for one in rows]
+        records = [msgspec.structs.asdict(instance_row(*one)) for one in rows]
         return records, lambda: workflowrows.instance_table(rows, now(), out.screen)
 
     show(place, out, watch, look, key="instance_id")
@@ -90,9 +90,8 @@ def show_instance(*, instance_id: str, watch: float | None, output: str) -> None
         seen = _seen(view, store, instance_id)
         ended = output_of(view, store.blobs, seen.state)
         asked = [question_of(one) for one in view.decisions(instance_id) if one.is_open]
-        questions = [workflowrows.decision_record(one) for one in asked]
-        record = {**workflowrows.instance_record(seen), "output": ended, "decisions": questions}
-        return [record], lambda: workflowrows.instance_page(seen, ended, out.screen, asked)
+        record = full_instance(view, store.blobs, *seen)
+        return [msgspec.structs.asdict(record)], lambda: workflowrows.instance_page(seen, ended, out.screen, asked)
 
     show(place, out, watch, look, key="instance_id", one=True)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from holdfast.engine.reasons import Reasons
+from holdfast.engine.records.jobs import JobRow, job_row
 from holdfast.engine.records.reservations import active
+from holdfast.engine.records.shapes import fill, shown
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue
 from holdfast.model.reservations import Reservation
@@ -12,6 +17,9 @@ from holdfast.model.retention import Retention
 from holdfast.model.times import Timestamp
 from holdfast.rules.reservations import holds
 from holdfast.stores.protocol import View
+
+#: Jobs at the head of a queue that are shown with it.
+HEAD = 10
 
 
 class QueueRow(msgspec.Struct, frozen=True):
@@ -33,6 +41,18 @@ class QueueRow(msgspec.Struct, frozen=True):
     #: Who keeps it to himself, and the job that runs alone there.
     reservation: Reservation | None
     direct: str | None
+
+
+#: `head`: the jobs at its head, in the order they will be leased. `oldest_at`: since when the oldest of those that
+#: are ready waits, as far as anybody counts.
+FullQueue = shown("FullQueue", QueueRow, head=list[JobRow], oldest_at=Timestamp | None)  # type: ignore[valid-type]  # made of the record
+
+
+def full_queue(row: QueueRow, reasons: Reasons, now: Timestamp) -> Any:
+    """Give a queue with the jobs at its head."""
+    line = list(reasons.ready(row.namespace, (row.name,), None, now))
+    head = [job_row(job, reasons.of(job)) for job in line[:HEAD]]
+    return fill(FullQueue, row, head=head, oldest_at=min((job.created_at for job in line), default=None))
 
 
 def queue_rows(view: View, now: Timestamp, namespace: str | None = None) -> list[QueueRow]:

@@ -6,9 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.engine.records.jobs import JobRow, job_row
-from holdfast.engine.records.queues import QueueRow, queue_rows
-from holdfast.engine.records.shapes import fill, shown
+from holdfast.engine.records.queues import FullQueue, QueueRow, full_queue, queue_rows
 from holdfast.errors import InvalidValue, QueueNotFound
 from holdfast.model.commands import (
     Command,
@@ -25,12 +23,7 @@ from holdfast.web.api.bodies import Empty, ReasonBody, as_model, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
 from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, cursor_of, place_in, sliced
 
-#: Jobs at the head of a queue that are shown with it.
-HEAD = 10
-
 ChangesBody = strict_whole(QueueChanges)
-#: `head`: the jobs at its head, in the order they will be leased. `oldest_at`: since when the oldest of them waits.
-FullQueue = shown("FullQueue", QueueRow, head=list[JobRow], oldest_at=str | None)  # type: ignore[valid-type]  # made of the record
 
 
 async def list_queues(ask: Ask[PageQuery, None]) -> Response:
@@ -54,10 +47,7 @@ async def get(ask: Ask[Query, None]) -> Response:
         row = next((row for row in queue_rows(view, ask.now, ask.namespace) if row.name == name), None)
         if row is None:
             raise QueueNotFound(f"queue {name!r:.220} has no jobs and no settings.", queue=name[:200])
-        reasons = ask.reasons(view)
-        line = list(reasons.ready(ask.namespace, (name,), None, ask.now))
-        head = [job_row(job, reasons.of(job)) for job in line[:HEAD]]
-        return fill(FullQueue, row, head=head, oldest_at=min((job.created_at for job in line), default=None))
+        return full_queue(row, ask.reasons(view), ask.now)
 
     return told(await ask.look(whole))
 

@@ -7,24 +7,20 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.app.decisions import state_of as question_of
 from holdfast.app.flowrecords import (
     GOING,
     ExecutionRow,
     FullInstance,
     InstanceRow,
-    decision_row,
     execution_row,
+    full_instance,
     instance_row,
-    keys_of,
-    output_of,
     unbegun,
 )
 from holdfast.app.histories import exported
 from holdfast.app.instancestate import state_of
 from holdfast.app.speaking import cancel_command, signal_command, start_command
 from holdfast.engine.flowreasons import reason_in
-from holdfast.engine.records.shapes import fill
 from holdfast.errors import NotFound
 from holdfast.flows.exporting import HistoryFile, write_file
 from holdfast.flows.provider.contents import events_of
@@ -201,15 +197,7 @@ async def get(ask: Ask[NoNamespace, None]) -> Response:
     def whole(view: View) -> Any:
         store, one = ask.engine.store, _id(ask)
         state = state_of(view, store.blobs, one)
-        return fill(
-            FullInstance,
-            state,
-            instance_id=one,
-            reason=reason_in(view, one, ask.now, store.workers.all()),
-            output=output_of(view, store.blobs, state),
-            kv=keys_of(store.blobs, list(view.keys(one))),
-            decisions=[decision_row(question_of(asked)) for asked in view.decisions(one) if asked.is_open],
-        )
+        return full_instance(view, store.blobs, state, reason_in(view, one, ask.now, store.workers.all()))
 
     return told(await ask.look(whole))
 
