@@ -28,14 +28,17 @@ class Packing:
         async def pack(message: Message) -> None:
             nonlocal head
             if message["type"] == "http.response.start":
-                head = message
+                if Headers(raw=message["headers"]).get("content-type", "").startswith(_TEXT):
+                    head = message
+                    return
+                # The head of a stream leaves at once, for its first event may be long in coming.
+                await send(message)
                 return
             if head is not None:
                 start, head = head, None
                 headers = MutableHeaders(scope=start)
                 body = message.get("body", b"")
-                is_whole = not message.get("more_body", False) and len(body) >= WORTH
-                if is_whole and headers.get("content-type", "").startswith(_TEXT):
+                if not message.get("more_body", False) and len(body) >= WORTH:
                     message = {**message, "body": (smaller := packed(body, encoding))}
                     headers["content-length"] = str(len(smaller))
                     headers["content-encoding"] = encoding
