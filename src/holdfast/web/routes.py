@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
@@ -25,7 +25,7 @@ from holdfast.web.looking import get_changes, get_facing, post_look
 from holdfast.web.metrics import get_metrics
 from holdfast.web.pacing import Pace
 from holdfast.web.packing import Packing
-from holdfast.web.problems import on_error
+from holdfast.web.problems import on_error, on_gone
 from holdfast.web.working import (
     delete_worker,
     get_lines,
@@ -94,6 +94,6 @@ def application(
             Middleware(Guard, door=door),
             Middleware(Packing),
         ],
-        exception_handlers={HoldfastError: on_error},
+        exception_handlers={HoldfastError: on_error, ClientDisconnect: on_gone},
         lifespan=lifespan,
     )

@@ -33,6 +33,8 @@ from holdfast.testing.bench.jobs import Process
 from holdfast.web import accessfile
 
 SCHEMES = ("wal", "sqlite")
+#: Jobs after which a store has as many at hand as it ever keeps.
+WARM_JOBS = 25_000
 #: Seconds that a process has to end.
 PATIENCE_S = 60
 
@@ -150,7 +152,7 @@ def run(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Iter
 
 
 def soak(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Iterator[Row]:
-    """Watch the memory of a coordinator that is asked for everything, after a tenth of the time to warm up.
+    """Watch the memory of a coordinator that is asked for everything, once it is warm.
 
     On `sqlite:` it is to stay where it is; on `wal:` all jobs are in memory, so there it grows by what they take.
     """
@@ -162,7 +164,8 @@ def soak(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Ite
             while (passed := time.monotonic() - began) < sizes.soak_s or not warm:
                 calling.ask("mix", sizes.rounds, 4)
                 rounds += 4 * sizes.rounds
-                if not warm and passed >= sizes.soak_s / 10:
+                is_filled = 3 * rounds > WARM_JOBS or passed >= sizes.soak_s / 2
+                if not warm and passed >= sizes.soak_s / 10 and is_filled:
                     warm, warm_rounds = coordinator.memory(), rounds
             grown, jobs = coordinator.memory() - warm, 3 * (rounds - warm_rounds)
             yield Row(f"{scheme}: memory after warm-up", warm / 1e6, "MB", None, "", holds=True)
