@@ -8,14 +8,13 @@ taken but for one field.
 from __future__ import annotations
 
 import os
-import sys
 from itertools import count
-from pathlib import Path
 
 import httpx2
 import pytest
 import schemathesis
 from apibodies import BODIES
+from coordinators import running
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -30,9 +29,6 @@ from schemathesis.specs.openapi.checks import (
 from holdfast import Holdfast
 from holdfast.web.api.openapi import document
 from holdfast.web.api.table import TABLE
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from coordinators import running
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 CHECKS = [
@@ -126,7 +122,7 @@ def _tame(case, things, turn):
 @pytest.mark.timeout(7200 if SOAK else 60)
 @schema.parametrize()
 @settings(
-    max_examples=int(os.environ.get("N", "300")) if SOAK else 6,
+    max_examples=300 if SOAK else 4,
     derandomize=True,
     deadline=None,
     database=None,
