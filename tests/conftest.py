@@ -2,7 +2,7 @@
 
 Folders of tests are real files in memory (`/dev/shm`) where there is room for them: nobody pulls the plug here, and a
 fifth of what the stores' tests cost is waiting for a disk. Tests marked `disk`, which kill processes, have theirs on
-the disk all the same; with `HOLDFAST_TEST_DISK=1` all have.
+the disk all the same; with `HOLDFAST_TEST_DISK=1`, and in the long forms, all have.
 """
 
 import compileall
@@ -39,7 +39,8 @@ _IN_MEMORY = Path("/dev/shm")
 _ENOUGH = 2 << 30  # bytes; a whole run leaves less
 
 if (
-    os.environ.get("HOLDFAST_TEST_DISK") != "1"
+    not SOAK
+    and os.environ.get("HOLDFAST_TEST_DISK") != "1"
     and os.access(_IN_MEMORY, os.W_OK)
     and shutil.disk_usage(_IN_MEMORY).free > _ENOUGH
 ):
