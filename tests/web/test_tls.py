@@ -82,6 +82,14 @@ def test_what_is_not_safe_is_not_started(tmp_path, file, pair):
         Serving(store, Listening(port=0, tls_cert=cert))
     with pytest.raises(InvalidValue, match="cannot be used"):
         Serving(store, Listening(port=0, tls_cert=key, tls_key=cert))
+    locked = tmp_path / "locked.pem"
+    subprocess.run(
+        ["openssl", "ec", "-in", key, "-aes128", "-passout", "pass:secret", "-out", locked],
+        check=True,
+        capture_output=True,
+    )
+    with pytest.raises(InvalidValue, match="without a password"):
+        Serving(store, Listening(port=0, tls_cert=cert, tls_key=str(locked)))
     with pytest.raises(InvalidValue, match="behind_proxy"):
         Serving(store, Listening(port=0, access_file=file, behind_proxy=("proxy.example",)))
     assert not (tmp_path / "jobs").exists()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.errors import HoldfastError, TooManyRequests
+from holdfast.errors import HoldfastError
 from holdfast.model.commands import Command, Lease
 from holdfast.model.outcomes import Leased, Outcome
 from holdfast.points import reach
@@ -19,8 +19,6 @@ from holdfast.web.bell import Bell
 
 #: Seconds between two tries for those who wait, when nothing happens.
 NAP_S = 1.0
-#: Who may wait at once.
-LONGEST = 1000
 
 #: Has commands decided, without blocking the loop.
 Decide = Callable[[Sequence[Command]], Awaitable[list[Outcome]]]
@@ -46,9 +44,10 @@ class Line:
         return len(self._places)
 
     async def lease(self, command: Lease, wait_s: float) -> Outcome:
-        """Have a lease decided, waiting up to `wait_s` seconds for one that finds something."""
-        if len(self._places) >= LONGEST:
-            raise TooManyRequests(f"{LONGEST:,} requests wait for work already. Nothing was leased.")
+        """Have a lease decided, waiting up to `wait_s` seconds for one that finds something.
+
+        How many may wait is the door's business.
+        """
         place = _Place(command, asyncio.get_running_loop().create_future())
         self._places.append(place)
         self._joined.set()

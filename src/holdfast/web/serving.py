@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -165,7 +166,7 @@ class Serving:
 
 
 def _config(front: Front, listening: Listening) -> uvicorn.Config:
-    """Make the server's settings; a certificate that cannot be used is told before anything is opened."""
+    """Make the server's settings."""
     config = uvicorn.Config(
         front,
         http="h11",
@@ -179,18 +180,25 @@ def _config(front: Front, listening: Listening) -> uvicorn.Config:
         timeout_keep_alive=max(1, round(listening.limits.idle_s)),
         h11_max_incomplete_event_size=listening.limits.head,
         timeout_graceful_shutdown=DRAIN_S,
-        ssl_certfile=listening.tls_cert,
-        ssl_keyfile=listening.tls_key,
     )
+    config.load()
+    config.ssl = None if listening.tls_cert is None else _tls(listening.tls_cert, listening.tls_key)
+    return config
+
+
+def _tls(cert: str, key: str | None) -> ssl.SSLContext:
+    """Make what connections are secured by, as Python's own defaults have it: TLS 1.2 or later, no old ciphers."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        config.load()
+        # A key behind a password is refused: there is nobody at a terminal to type one.
+        context.load_cert_chain(cert, key, password=lambda: "")
     except OSError as problem:  # errors of TLS are among them
         raise InvalidValue(
-            f"{listening.tls_cert} with the key {listening.tls_key} cannot be used: {problem}. Nothing was started.",
-            hint="Both are PEM files, and the key is that of the first certificate.",
+            f"{cert} with the key {key} cannot be used: {problem}. Nothing was started.",
+            hint="Both are PEM files, the key without a password, and it is that of the first certificate.",
             field="tls_cert",
         ) from problem
-    return config
+    return context
 
 
 def _networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
