@@ -40,6 +40,7 @@ bench: $(STAMP) ## measure jobs and workflows beside peers, journal and stores b
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' -c constraints.txt
 	$(BIN)/holdfast bench jobs
 	$(BIN)/holdfast bench workflows
+	$(BIN)/holdfast bench serve
 	$(BIN)/holdfast bench journal
 	$(BIN)/holdfast bench store --full
 
