@@ -73,10 +73,12 @@ def empty(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def small_log(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def small_log():
     """Let the log be copied into the database within some commits, as it happens every few thousand pages in life."""
-    monkeypatch.setattr(store, "COPY_AT", 40 * 4120)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "COPY_AT", 40 * 4120)
+        yield
 
 
 @pytest.fixture
@@ -99,6 +101,12 @@ def lived(folder, oracle):
     return vfs.calls, book
 
 
+@pytest.fixture(scope="module")
+def whole(empty, oracle, tmp_path_factory):
+    """A whole life without faults, once for all who look at its calls and its book."""
+    return lived(shutil.copytree(empty, tmp_path_factory.mktemp("whole") / "life"), oracle)
+
+
 def sample(total: int, every: int, offset: int) -> range:
     """Which calls of a kind a fault is tried at: all, or some."""
     return range(1, total + 1) if SOAK else range(1 + offset % every, total + 1, every)
@@ -110,8 +118,10 @@ def sample(total: int, every: int, offset: int) -> range:
 @pytest.mark.parametrize(
     ("kind", "code", "times", "keep", "every"), FAULTS, ids=[f"{f[0]}-{f[1]}-{f[2]}-{f[3]}" for f in FAULTS]
 )
-def test_a_failing_call_is_told_by_a_typed_error_and_loses_nothing(oracle, fresh, kind, code, times, keep, every):
-    calls, _ = lived(fresh(), oracle)
+def test_a_failing_call_is_told_by_a_typed_error_and_loses_nothing(
+    oracle, whole, fresh, kind, code, times, keep, every
+):
+    calls, _ = whole
     total = sum(call.kind == kind for call in calls)
     for nth in sample(total, every, offset=code):
         folder = fresh()
@@ -138,9 +148,8 @@ def test_a_failing_call_is_told_by_a_typed_error_and_loses_nothing(oracle, fresh
             raise
 
 
-def test_a_failed_sync_is_final(oracle, fresh):
-    folder = fresh()
-    calls, book = lived(folder, oracle)
+def test_a_failed_sync_is_final(oracle, whole, fresh):
+    calls, book = whole
     first = sum(call.kind == "sync" for call in calls[: book.sent[3]]) + 1
     folder = fresh()
     with SimVfs(folder) as vfs:
@@ -151,9 +160,8 @@ def test_a_failed_sync_is_final(oracle, fresh):
     assert max(book.yes) == 2
 
 
-def test_a_full_disk_is_told_as_such_and_when_space_returns_the_store_goes_on(oracle, fresh):
-    folder = fresh()
-    calls, book = lived(folder, oracle)
+def test_a_full_disk_is_told_as_such_and_when_space_returns_the_store_goes_on(oracle, whole, fresh):
+    calls, book = whole
     write = sum(call.kind == "write" for call in calls[: book.sent[3]]) + 2
     folder = fresh()
     with SimVfs(folder) as vfs:
@@ -191,8 +199,8 @@ def test_a_store_that_cannot_be_made_leaves_nothing_and_can_be_made_later(tmp_pa
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged(oracle, fresh, when):
-    calls, _ = lived(fresh(), oracle)
+def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged(oracle, whole, fresh, when):
+    calls, _ = whole
     total = sum(call.kind in CHANGES for call in calls)
     for nth in sample(total, 83, offset=len(when)):
         folder = fresh()
@@ -237,8 +245,8 @@ def judge_cuts(oracle, calls, book, into, every=1):
     return len(judged)
 
 
-def test_a_power_cut_before_any_call_loses_nothing_acknowledged(oracle, fresh, tmp_path):
-    calls, book = lived(fresh(), oracle)
+def test_a_power_cut_before_any_call_loses_nothing_acknowledged(oracle, whole, tmp_path):
+    calls, book = whole
     cuts = judge_cuts(oracle, calls, book, tmp_path, every=1 if SOAK else 61)
     injected["cuts"] += cuts
     assert cuts >= 120
@@ -271,9 +279,9 @@ def rewrites_listed(monkeypatch):
     return watched.append
 
 
-def test_recovery_can_be_interrupted_anywhere_and_ends_the_same(oracle, fresh, rewrites_listed, tmp_path):
+def test_recovery_can_be_interrupted_anywhere_and_ends_the_same(oracle, whole, rewrites_listed, tmp_path):
     """A cut, then an opening and a closing that another cut ends: as if they had not been interrupted."""
-    calls, book = lived(fresh(), oracle)
+    calls, book = whole
     changes = [at for at, call in enumerate(calls) if call.kind in CHANGES]
     for at in changes[5 :: 10 if SOAK else 150]:
         torn = write_image(VfsDisk(calls[:at]).cut("blocks", at), tmp_path / "torn")
@@ -325,9 +333,11 @@ def find_then_cut(oracle, folder, rewrites_listed, fault, nth):
 
 
 @pytest.mark.parametrize("fault", ["death", "failure"])
-def test_what_the_next_process_found_and_answered_stays_through_a_power_cut(oracle, fresh, rewrites_listed, fault):
+def test_what_the_next_process_found_and_answered_stays_through_a_power_cut(
+    oracle, whole, fresh, rewrites_listed, fault
+):
     """It was written and not synced, or the sync failed: it can be read, and yet it need not be on the disk."""
-    calls, _ = lived(fresh(), oracle)
+    calls, _ = whole
     total = sum(call.kind == "sync" for call in calls)
     for nth in sample(total, 4, offset=len(fault)):
         find_then_cut(oracle, fresh(), rewrites_listed, fault, nth)
@@ -390,19 +400,21 @@ def test_the_oracle_sees_what_is_lost_without_full_syncs(oracle, fresh, tmp_path
     monkeypatch.setitem(connections._SETTINGS, "synchronous", setting)
     calls, book = lived(fresh(), oracle)
     with pytest.raises((AssertionError, StoreError), match=r"acknowledged, and lost|neither|malformed"):
-        judge_cuts(oracle, calls, book, tmp_path, every=23)
+        judge_cuts(oracle, calls, book, tmp_path, every=997)
 
 
 # --- every call of a few commits --------------------------------------------------------------------------------------
 
-#: The first steps of the life: few commits, so that every fault can be tried at every one of their calls.
+#: The first steps of the life: few commits, so that every one of their calls can meet a fault.
 FEW = 4 if SOAK else 2
+#: Kind of call, code, how much of a write is taken; and, for the short form, which of every how many calls: between
+#: them the three faults of writes meet every write. The long form tries each at all.
 AT_EVERY_CALL = [
-    ("write", sqlite3.SQLITE_IOERR_WRITE, None),
-    ("write", sqlite3.SQLITE_FULL, None),
-    ("write", sqlite3.SQLITE_IOERR_WRITE, 1),
-    ("sync", sqlite3.SQLITE_IOERR_FSYNC, None),
-    ("sync", sqlite3.SQLITE_FULL, None),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, None, 1, 3),
+    ("write", sqlite3.SQLITE_FULL, None, 2, 3),
+    ("write", sqlite3.SQLITE_IOERR_WRITE, 1, 3, 3),
+    ("sync", sqlite3.SQLITE_IOERR_FSYNC, None, 1, 1),
+    ("sync", sqlite3.SQLITE_FULL, None, 1, 1),
 ]
 
 
@@ -415,10 +427,14 @@ def few_commits(folder, steps, arm=None):
     return vfs, book
 
 
-@pytest.mark.parametrize(("kind", "code", "keep"), AT_EVERY_CALL, ids=[f"{f[0]}-{f[1]}-{f[2]}" for f in AT_EVERY_CALL])
-def test_a_few_commits_survive_a_failure_at_every_one_of_their_calls(oracle, fresh, kind, code, keep):
+@pytest.mark.parametrize(
+    ("kind", "code", "keep", "first", "every"),
+    AT_EVERY_CALL,
+    ids=[f"{f[0]}-{f[1]}-{f[2]}" for f in AT_EVERY_CALL],
+)
+def test_a_few_commits_survive_a_failure_at_every_one_of_their_calls(oracle, fresh, kind, code, keep, first, every):
     steps = oracle.steps[:FEW]
-    for nth in count(1):
+    for nth in count(1) if SOAK else count(first, every):
         folder = fresh()
 
         def arm(vfs, nth=nth):
@@ -432,13 +448,14 @@ def test_a_few_commits_survive_a_failure_at_every_one_of_their_calls(oracle, fre
             break
         injected["faults"] += 1
         oracle.examine(folder, *book.bounds())
-    assert nth > 1, f"these commits make no call of kind {kind}"
+    assert nth > every, f"these commits make no call of kind {kind}"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_few_commits_survive_a_death_at_every_one_of_their_calls(oracle, fresh, when):
+    """After a call is before the next: by every second call, both ways leave all that a death can leave."""
     steps = oracle.steps[:FEW]
-    for nth in count(1):
+    for nth in count(1, 1 if SOAK else 2):
         folder = fresh()
         vfs, book = few_commits(folder, steps, lambda vfs, nth=nth: vfs.crash(nth, when=when))
         if not vfs.injected:
@@ -451,7 +468,8 @@ def test_a_few_commits_survive_a_death_at_every_one_of_their_calls(oracle, fresh
 def test_a_few_commits_survive_a_power_cut_before_every_one_of_their_calls(oracle, fresh, tmp_path):
     vfs, book = few_commits(fresh(), oracle.steps[:FEW])
     assert book.errors == []
-    injected["cuts"] += judge_cuts(oracle, vfs.calls, book, tmp_path)
+    # Before every call in the long form all ways, in the short one two or so of those that keep something.
+    injected["cuts"] += judge_cuts(oracle, vfs.calls, book, tmp_path, every=1 if SOAK else 3)
 
 
 def test_the_number_of_injected_faults():
