@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from asyncioprograms import PROGRAMS, STUBS, Program
@@ -48,6 +48,12 @@ class Outliving:
     def clear(self) -> None:
         self._ground.clear()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.clear()
+
 
 def prove(store: str | Ground, plan: Iterable[Fault], programs: Sequence[Program] = PROGRAMS) -> FaultyWorld:
     """Run programs as instances side by side; each must come to its result, and what was kept must be sound."""
@@ -70,7 +76,10 @@ def run_on(
     begin: Callable[[FaultyWorld], None],
     instances: Sequence[str] = (INSTANCE,),
 ) -> tuple[FaultyWorld, dict[str, Any]]:
-    """Run what `begin` starts to its end; give what the instances returned. Everything that was kept must be sound."""
+    """Run what `begin` starts to its end; give what the instances returned. Everything that was kept must be sound.
+
+    A ground that is given is left as it is, to be looked at.
+    """
     ground = ground_for(store)() if isinstance(store, str) else store
     try:
         world = FaultyWorld(cast, tuple(plan), ground=ground)
@@ -86,7 +95,8 @@ def run_on(
             demand_replay(cast.definitions, recorded)
         world.demand_sound()
     finally:
-        ground.clear()
+        if isinstance(store, str):
+            ground.clear()
     return world, results
 
 

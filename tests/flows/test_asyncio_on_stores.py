@@ -14,13 +14,14 @@ stopped. Side by side it takes one order in ten.
 
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from asyncioprograms import PROGRAMS
 from flowskit import ORDERS, SOAK
 from storekit import Outliving, crashes, in_order, prove
 
+from holdfast.model import kinds
 from holdfast.testing.crashsafe.faults import Fault, What
 from holdfast.testing.crashsafe.grounds import STORES, ground_for
 
@@ -47,8 +48,25 @@ else:
     BESIDE = [(store, [3 + number], PROGRAMS) for number, store in enumerate(STORES)]
 
 
+#: The orders in which activities ended, steps were done, timers fired and signals came, by store and program.
+SEEN = defaultdict(set)
+
+
 def parts(found):
     return [pytest.param(*one, id=f"{one[0]}{one[1][0]}") for one in found]
+
+
+def completions(world, program):
+    """Give the order in which things ended for a program."""
+    ended = (
+        kinds.ActivityCompleted,
+        kinds.ActivityFailed,
+        kinds.StepCompleted,
+        kinds.TimerFired,
+        kinds.QueueEventDelivered,
+    )
+    found = [event for event in world.history(program.name) if isinstance(event.kind, ended)]
+    return tuple((type(event.kind), event.source_event_id, getattr(event.kind, "step_no", None)) for event in found)
 
 
 def residency(seed):
@@ -61,14 +79,16 @@ def test_a_program_comes_to_its_result_though_struck_at_every_commit(store, orde
     for seed in orders:
         plan = [in_order(seed), Fault(What.CRASH_AT_EVERY, seed), *residency(seed)]
         for program in programs:
-            ground = Outliving(ground_for(store)(), REOPENED, seed)
-            world = prove(ground, plan, [program])
+            with Outliving(ground_for(store)(), REOPENED, seed) as ground:
+                world = prove(ground, plan, [program])
+                SEEN[store].add((program.name, completions(world, program)))
             struck = Counter(world.strikes.struck.values())
             assert world.crashed == struck.total() > 0, f"{program.name}, order {seed}: the crashes did not strike"
             done.update(struck, runs=1, commits=world.commits, reopened=ground.reopened)
         assert abs(done["before"] - done["after"]) <= done["runs"], f"order {seed}: one side was spared"
     told = ", ".join(f"{done[what]:,} {what}" for what in ("runs", "commits", "before", "after", "reopened"))
-    print(f"{store} orders {orders[0]} to {orders[-1]}: {told}, {time.process_time() - began:.0f} s of processor")
+    took = f"{time.process_time() - began:.0f} s of processor"
+    print(f"{store} orders {orders[0]} to {orders[-1]}: {told}, {took}, {len(SEEN[store]):,} different so far")
 
 
 @pytest.mark.parametrize(("store", "orders", "programs"), parts(BESIDE))
@@ -79,6 +99,15 @@ def test_programs_side_by_side_come_to_their_results(store, orders, programs):
             store, [in_order(seed), *crashes(when, seed // 2 % APART, APART, 2000), *residency(seed)], programs
         )
         assert world.crashed >= world.commits // 100, f"order {seed}: the crashes did not strike"
+
+
+def test_crashes_leave_orders_as_many_as_there_were():
+    [gather] = [program for program in PROGRAMS if program.name == "gather"]
+    found = set()
+    for seed in range(10):
+        with Outliving(ground_for("memory:")(), REOPENED, seed) as ground:
+            found.add(completions(prove(ground, [in_order(seed), Fault(What.CRASH_AT_EVERY, seed)], [gather]), gather))
+    assert len(found) >= 7, "five activities can end in 120 orders"
 
 
 def test_one_plan_is_one_run_wherever_it_is_made():
