@@ -224,7 +224,7 @@ class FaultProxy:
         while answer and left > 0:
             _send(client, answer[:left], weather.rate)
             left -= len(answer)
-            answer = b"" if is_whole else answers.some()
+            answer = b"" if is_whole or left <= 0 else answers.some()
             if self._deaf is not None:
                 self._healed.wait()
                 return False
