@@ -28,7 +28,7 @@ async def post_lease(request: Request) -> Response:
     if not 0 <= wish.wait_s <= LONGEST_WAIT_S:
         raise InvalidValue(f"wait_s: {wish.wait_s} is not from 0 to {LONGEST_WAIT_S:g}.", field="wait_s")
     coordinator, access = coordinator_of(request), access_of(request)
-    (command,) = await coordinator.in_thread(lambda: coordinator.admitted(access, [wish.lease]))
+    (command,) = await coordinator.admit(access, [wish.lease])
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)

@@ -109,6 +109,12 @@ class Coordinator:
         with self._watched():
             return await self._gathering.decide(access, commands)
 
+    async def admit(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
+        """Give the commands as they may be decided later, or their refusals."""
+        if access.namespaces is None:  # nothing has to be looked up for it
+            return self.admitted(access, commands)
+        return await self.in_thread(lambda: self.admitted(access, commands))
+
     async def _submit(self, commands: Sequence[Command]) -> list[Outcome]:
         """Decide commands that were admitted before."""
         with self._watched():

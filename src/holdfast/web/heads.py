@@ -7,6 +7,7 @@ machine's where only it is let in, pages of other origins. Looks at nothing but 
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -79,6 +80,7 @@ def demand_own_page(headers: Headers, method: str) -> None:
         raise Forbidden("a page of another origin may not ask this. Nothing was done.")
 
 
+@lru_cache(64)  # asked with every request, about few names
 def is_loopback(name: str) -> bool:
     """Tell whether a host name or address is this machine's own."""
     if name.lower().rstrip(".") == "localhost":
