@@ -219,7 +219,9 @@ class Pump:
         self._turns.enforce(now)
         self._shut_down(now)
         self._collect(now)
-        if not self.is_draining or not self._slots.is_quiet():
+        # Who waits for ever, as whoever runs one job directly, has not asked for an end before its report is heard.
+        has_asked = self._hurry or (self._grace_s is not None and self._grace_s < _NEVER)
+        if not has_asked or not self._slots.is_quiet():
             return
         self._done_at = min(self._done_at, now)
         if now - self._done_at >= (LEAVE_NOW_S if self._hurry else LEAVE_S):

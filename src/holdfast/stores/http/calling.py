@@ -126,6 +126,8 @@ class Line:
             except httpx2.TransportError as problem:
                 arrived, why = True, _words(problem)
             except RuntimeError:  # so the client says that it was closed, by another thread
+                if not self._closed.is_set():
+                    raise
                 continue
             else:
                 self._has_met = self._has_met or answer.is_coordinators
