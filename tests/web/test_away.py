@@ -385,9 +385,6 @@ def test_an_enqueue_of_unknown_outcome_names_its_job_and_the_way_to_settle_it(pr
         proxy.script = lambda *_: Weather()
         (job_id,) = told.value.facts["job_ids"]
         assert hf.job(job_id).status == "QUEUED"
-        proxy.refuse()
-        with pytest.raises(StoreBusy, match="Nothing was acknowledged"):
-            waits.enqueue()
 
 
 def test_a_reservation_whose_renewal_was_not_answered_is_held_on(proxy, clock):
