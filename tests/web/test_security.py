@@ -73,6 +73,8 @@ def tight(tmp_path):
         (head(Sec_Fetch_Site="cross-site"), 403),
         (head(Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate"), 200),
         (head(Sec_Fetch_Site="same-origin"), 200),
+        (head(Origin="http://localhost\r\nOrigin: http://evil.example"), 400),
+        (head(Authorization="Bearer a\r\nAuthorization: Bearer b"), 400),
         (head(Authorization="Basic YTpi"), 401),
         (head(Authorization="Bearer"), 401),
         (head(Authorization="Bearer \xe9"), 401),

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,7 +17,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Forbidden, HoldfastError, Unauthorized
 from holdfast.model.access import LOCAL, Access
 from holdfast.stores.http.wire import ROOT
-from holdfast.web.heads import demand_own_name, demand_own_page, flaw_in, is_loopback
+from holdfast.web.heads import Told, demand_own_name, demand_own_page, flaw_in, is_loopback
 from holdfast.web.keyring import Keyring
 from holdfast.web.limits import Limits
 from holdfast.web.problems import response_to
@@ -76,12 +75,13 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        flaw = flaw_in(scope, self._door.limits.head)
+        told: Told = dict(scope["headers"])
+        flaw = flaw_in(scope, told, self._door.limits.head)
         if flaw is not None:
             await response_to(flaw.why, flaw.status)(scope, receive, send)
             return
         try:
-            access = self._let_in(scope)
+            access = self._let_in(scope, told)
             self._quotas.take(access)
             scope[_ACCESS], scope[_LIMITS] = access, self._door.limits
             with self._place(scope["path"], access):
@@ -107,13 +107,13 @@ class Guard:
         except Revoked:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _let_in(self, scope: Scope) -> Access:
-        headers = Headers(scope=scope)
-        self._hear_proxy(scope, headers)
+    def _let_in(self, scope: Scope, told: Told) -> Access:
+        if self._door.proxies:
+            self._hear_proxy(scope, told)
         if self._door.is_local:
-            demand_own_name(headers)
-        demand_own_page(headers, scope["method"])
-        scheme, _, shown = headers.get("authorization", "").partition(" ")
+            demand_own_name(told)
+        demand_own_page(told, scope["method"])
+        scheme, _, shown = told.get(b"authorization", b"").decode("latin-1").partition(" ")
         if shown or scheme:
             if scheme.lower() != "bearer":
                 raise Unauthorized(
@@ -126,10 +126,8 @@ class Guard:
             "an access token is needed. Nothing was done.", hint="Authorization: Bearer …, or HOLDFAST_ACCESS_TOKEN."
         )
 
-    def _hear_proxy(self, scope: Scope, headers: Headers) -> None:
+    def _hear_proxy(self, scope: Scope, told: Told) -> None:
         """Believe a proxy whom it speaks for; refuse who goes round it: access tokens would travel in the clear."""
-        if not self._door.proxies:
-            return
         peer = scope["client"][0] if scope.get("client") else ""
         try:
             is_proxy = any(ip_address(peer) in place for place in self._door.proxies)
@@ -137,9 +135,9 @@ class Guard:
             is_proxy = False
         if is_proxy:
             # The last one is who spoke to the proxy; those before it are what that one says.
-            told = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-            scope["client"] = (told[:64], 0) if told else scope.get("client")
-            if headers.get("x-forwarded-proto", "").strip().lower() in {"http", "https"}:
-                scope["scheme"] = headers["x-forwarded-proto"].strip().lower()
+            sender = told.get(b"x-forwarded-for", b"").decode("latin-1").rpartition(",")[2].strip()
+            scope["client"] = (sender[:64], 0) if sender else scope.get("client")
+            scheme = told.get(b"x-forwarded-proto", b"").decode("latin-1").strip().lower()
+            scope["scheme"] = scheme if scheme in {"http", "https"} else scope["scheme"]
         elif not is_loopback(peer):
             raise Forbidden("only the proxy may ask here. Nothing was done.", hint="Ask the proxy's own address.")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from holdfast.errors import Forbidden, HoldfastError, InvalidValue
@@ -20,8 +20,13 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidValue
 LONGEST_PATH = 4096
 #: A path may hold everything that ids and names may, encoded, and no byte that a reader could stumble over.
 _CONTROLS = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+#: Two of these could be read as either.
+_ONCE = (b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding")
 #: What a browser says of a page that is not this server's.
-_FOREIGN = frozenset({"cross-site", "same-site"})
+_FOREIGN = frozenset({b"cross-site", b"same-site"})
+
+#: Headers by their names in lower case; of several alike the last.
+Told = dict[bytes, bytes]
 
 
 class Turned(NamedTuple):
@@ -31,19 +36,20 @@ class Turned(NamedTuple):
     status: int
 
 
-def flaw_in(scope: Scope, longest: int) -> Turned | None:
+def flaw_in(scope: Scope, told: Told, longest: int) -> Turned | None:
     """Give what is wrong with a head, whoever sent it."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    size = len(raw) + len(scope["query_string"]) + sum(len(name) + len(value) + 4 for name, value in headers)
+    size = len(raw) + len(scope["query_string"]) + 4 * len(headers) + sum(map(len, chain(*headers)))
     if size > longest:
         return _flawed(f"the head has more than {longest:,} bytes", 431)
     if len(raw) > LONGEST_PATH:
         return _flawed(f"the path has more than {LONGEST_PATH:,} bytes", 414)
     if scope["http_version"] not in {"1.0", "1.1"}:
         return _flawed("this is not HTTP/1.1", 505)
-    names = [name for name, _ in headers]
-    if b"transfer-encoding" in names and b"content-length" in names:
+    if len(told) != len(headers) and any([name for name, _ in headers].count(one) > 1 for one in _ONCE):
+        return _flawed("a header that counts is there twice", 400)
+    if b"transfer-encoding" in told and b"content-length" in told:
         return _flawed("the length of the body is told in two ways", 400)
     if not raw.startswith(b"/"):
         # A proxy's form, or no path at all. This is no proxy.
@@ -60,9 +66,9 @@ def _flawed(what: str, status: int) -> Turned:
     return Turned(InvalidValue(f"{what}. Nothing was done."), status)
 
 
-def demand_own_name(headers: Headers) -> None:
+def demand_own_name(told: Told) -> None:
     """Refuse a Host that is not this machine: a page whose name was made to point here."""
-    host = headers.get("host", "")
+    host = told.get(b"host", b"").decode("latin-1")
     if not is_loopback(_name_in(host)):
         raise Forbidden(
             f"the Host {host!r:.100} is not a name of this machine. Nothing was done.",
@@ -70,17 +76,17 @@ def demand_own_name(headers: Headers) -> None:
         )
 
 
-def demand_own_page(headers: Headers, method: str) -> None:
+def demand_own_page(told: Told, method: str) -> None:
     """Refuse what a page of another origin asks. Following a link from there to here is no asking."""
-    origin = headers.get("origin")
-    is_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
-    if origin is None and not (headers.get("sec-fetch-site") in _FOREIGN and not is_link):
+    origin = told.get(b"origin")
+    is_link = method == "GET" and told.get(b"sec-fetch-mode") == b"navigate"
+    if origin is None and not (told.get(b"sec-fetch-site") in _FOREIGN and not is_link):
         return
-    if origin is None or _place_of(origin) != headers.get("host", "").lower():
+    if origin is None or _place_of(origin.decode("latin-1")) != told.get(b"host", b"").decode("latin-1").lower():
         raise Forbidden("a page of another origin may not ask this. Nothing was done.")
 
 
-@lru_cache(64)  # asked with every request, about few names
+@lru_cache(256)
 def is_loopback(name: str) -> bool:
     """Tell whether a host name or address is this machine's own."""
     if name.lower().rstrip(".") == "localhost":
