@@ -400,7 +400,7 @@ def test_the_oracle_sees_what_is_lost_without_full_syncs(oracle, fresh, tmp_path
     monkeypatch.setitem(connections._SETTINGS, "synchronous", setting)
     calls, book = lived(fresh(), oracle)
     with pytest.raises((AssertionError, StoreError), match=r"acknowledged, and lost|neither|malformed"):
-        judge_cuts(oracle, calls, book, tmp_path, every=997)
+        judge_cuts(oracle, calls, book, tmp_path, every=23 if SOAK else 997)
 
 
 # --- every call of a few commits --------------------------------------------------------------------------------------
