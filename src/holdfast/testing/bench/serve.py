@@ -21,18 +21,16 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from holdfast.clock import SystemClock
 from holdfast.engine.engine import Engine
-from holdfast.model.access import Role
-from holdfast.model.times import stamp
 from holdfast.stores.http.wire import MOST_COMMANDS
 from holdfast.stores.opening import open_store
 from holdfast.testing.bench import Row
 from holdfast.testing.bench.callers import Callers, Measured
 from holdfast.testing.bench.jobs import Process
-from holdfast.web import accessfile
 
 SCHEMES = ("wal", "sqlite")
+#: The command line, by the same interpreter.
+_HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
 #: Jobs after which a store has as many at hand as it ever keeps.
 WARM_JOBS = 25_000
 #: Seconds that a process has to end.
@@ -62,21 +60,22 @@ class Coordinator:
     def __init__(self, scheme: str, place: Path) -> None:
         place.mkdir()
         self._place = place
-        self.access_token = accessfile.add(
-            place / "access.json", "bench", (Role.ADMIN,), None, stamp(SystemClock().now())
-        )
         access = str(place / "access.json")
+        made = ["access", "add", "--name", "bench", "--role", "admin", "--access", access]
+        self.access_token = subprocess.run(  # noqa: S603 - our own interpreter and program
+            [*_HOLDFAST, *made], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
         # How much one access token may ask is limited for strangers; here it is what is measured.
         limits = ("--limit", "rate=1000000")
         command = ["serve", "--store", f"{scheme}:{place / 'jobs'}", "--port", "0", "--access", access, *limits]
         self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-            [sys.executable, "-c", "from holdfast.cli import main; main()", *command], stderr=subprocess.PIPE, text=True
+            [*_HOLDFAST, *command], stderr=subprocess.PIPE, text=True
         )
         self.pid = self._child.pid
         assert self._child.stderr is not None
         said = self._child.stderr.readline()
         if " serves " not in said:
-            raise RuntimeError(f"the coordinator did not start: {said}{self._child.stderr.read()}")
+            raise RuntimeError(f"the coordinator did not start: {said}{self._child.communicate()[1]}")
         self.url = said.split(" ")[0]
 
     def __enter__(self) -> Self:
