@@ -93,7 +93,9 @@ def _problems(command: FlowCommand) -> Iterator[str]:
         case RenewSessions(lock_s=lock_s, idle_s=idle_s):
             yield from _lock("extend_for", lock_s)
             yield from _duration("idle_timeout", idle_s)
-        case DeleteInstances(instance_ids=ids):
+        case DeleteInstances(instance_ids=ids, tree=tree):
+            if tree and len(set(ids)) != 1:
+                yield "a tree is deleted by its one root"
             for name in ids:
                 yield from instance_problems("instance", name)
         case DeleteEnded(limit=limit) | CleanSessions(limit=limit):
