@@ -24,7 +24,6 @@ from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.model.times import Timestamp
 from holdfast.rules.access import may_list, may_show, roles_for
 from holdfast.stores.protocol import View
-from holdfast.web.api.bodies import Empty
 from holdfast.web.api.paging import Query
 from holdfast.web.bodies import answer
 from holdfast.web.coordinator import Coordinator
@@ -195,8 +194,3 @@ class Settled(msgspec.Struct, frozen=True):
     """It is as asked."""
 
     id: str
-
-
-def without_body(request_body: Any) -> bool:
-    """Tell whether a request needs no body."""
-    return request_body is None or request_body is Empty

@@ -9,7 +9,9 @@ from starlette.responses import Response
 
 from holdfast.web.api import (
     decisions,
+    flowtalk,
     groups,
+    joblooks,
     jobs,
     protocol,
     queues,
@@ -39,6 +41,7 @@ def _written() -> bytes:
 
 TABLE: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
+    *joblooks.ENDPOINTS,
     *runs.ENDPOINTS,
     *queues.ENDPOINTS,
     *templates.ENDPOINTS,
@@ -47,6 +50,7 @@ TABLE: tuple[Endpoint, ...] = (
     *reservations.ENDPOINTS,
     *webhooks.ENDPOINTS,
     *workflows.ENDPOINTS,
+    *flowtalk.ENDPOINTS,
     *rewinding.ENDPOINTS,
     *decisions.ENDPOINTS,
     *status.ENDPOINTS,

@@ -1,4 +1,4 @@
-"""`/workflows`: durable runs: look at them, start them, speak to them. They belong to no namespace."""
+"""`/workflows`, read: durable runs, what they say and wait for, their histories. They belong to no namespace."""
 
 from __future__ import annotations
 
@@ -19,20 +19,15 @@ from holdfast.app.flowrecords import (
 )
 from holdfast.app.histories import exported
 from holdfast.app.instancestate import state_of
-from holdfast.app.speaking import cancel_command, signal_command, start_command
 from holdfast.engine.flowreasons import reason_in
 from holdfast.errors import NotFound
 from holdfast.flows.exporting import HistoryFile, write_file
 from holdfast.flows.provider.contents import events_of
-from holdfast.model.flowcommands import DeleteInstances, StartInstance, TellInstance
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution, HistoryRow, InstanceStatus, execution_key
-from holdfast.model.outcomes import Begun, Deleted
-from holdfast.model.payloads import EMPTY, NULL, admit
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import InstanceQuery, View
-from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
-from holdfast.web.api.jobs import CancelBody
+from holdfast.web.api.endpoints import Ask, Endpoint, told
 from holdfast.web.api.paging import Limit as PageLimit
 from holdfast.web.api.paging import NoNamespace, Page, cursor_of, place_in, walked
 
@@ -68,36 +63,6 @@ class ExportQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=
     redact: bool = False
 
 
-class Signal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signal, and what it carries."""
-
-    name: str
-    data: msgspec.Raw = NULL
-
-
-class SignalBody(Signal, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signal, what it carries, and how many seconds it is kept for an instance that is not there yet."""
-
-    hold: float | None = None
-
-
-class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which workflow, with which arguments by name, and signals it finds when it begins."""
-
-    workflow: str
-    id: str | None = None
-    version: str | None = None
-    input: msgspec.Raw = EMPTY
-    signals: list[Signal] = []
-
-
-class Started(msgspec.Struct, frozen=True):
-    """The instance is there."""
-
-    instance_id: str
-    created: bool
-
-
 class Executions(msgspec.Struct, frozen=True):
     """All executions that are kept, oldest first."""
 
@@ -111,24 +76,6 @@ class InstanceExplained(msgspec.Struct, frozen=True):
     instance_id: str
     status: InstanceStatus
     reason: Reason
-
-
-class Removed(msgspec.Struct, frozen=True):
-    """What is gone."""
-
-    instances: int
-    executions: int
-    events: int
-    messages: int
-
-
-class DeleteQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether it is removed although it runs."""
-
-    force: bool = False
-
-
-# --- looking ----------------------------------------------------------------------------------------------------------
 
 
 async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
@@ -266,52 +213,8 @@ async def export(ask: Ask[ExportQuery, None]) -> Response:
     return Response(write_file(file), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-# --- speaking to them -------------------------------------------------------------------------------------------------
-
-
-async def start(ask: Ask[NoNamespace, StartBody]) -> Response:
-    """Start an instance; the same id with the same input gives the one there is."""
-    body = ask.body
-    command = start_command(
-        body.workflow,
-        ask.new_id("instance") if body.id is None else body.id,
-        body.input,
-        version=body.version,
-        signals=[(one.name, _text(one.data)) for one in body.signals],
-        cmd=ask.key,
-    )
-    outcome = await ask.order(command)
-    assert isinstance(outcome, Begun)
-    return told(Started(outcome.instance_id, outcome.created), 201 if outcome.created else 200)
-
-
-async def signal(ask: Ask[NoNamespace, SignalBody]) -> Response:
-    """Send a signal; it is kept until the workflow reads it."""
-    body = ask.body
-    await ask.order(signal_command(_id(ask), body.name, _text(body.data), hold_s=body.hold, cmd=ask.key))
-    return done(_id(ask))
-
-
-async def cancel(ask: Ask[NoNamespace, CancelBody]) -> Response:
-    """Ask an instance to stop; with `force` it ends without its code."""
-    await ask.order(cancel_command(_id(ask), ask.body.reason, force=ask.body.force, cmd=ask.key))
-    return done(_id(ask))
-
-
-async def delete(ask: Ask[DeleteQuery, None]) -> Response:
-    """Remove an instance with all its children."""
-    command = DeleteInstances(instance_ids=(_id(ask),), force=ask.query.force, tree=True, cmd=ask.key)
-    outcome = await ask.order(command)
-    assert isinstance(outcome, Deleted)
-    return told(Removed(outcome.instances, outcome.executions, outcome.events, outcome.messages))
-
-
 def _id(ask: Ask[Any, Any]) -> str:
     return ask.path["instance_id"]
-
-
-def _text(data: msgspec.Raw) -> str:
-    return bytes(admit(data, "data")).decode()
 
 
 ENDPOINTS = (
@@ -322,17 +225,6 @@ ENDPOINTS = (
         handler=list_instances,
         query=InstancesQuery,
         answers={200: Page[InstanceRow]},  # type: ignore[valid-type]  # made of the record
-    ),
-    Endpoint(
-        method="POST",
-        path="/workflows",
-        summary="Start an instance; the same id with the same input gives the one there is.",
-        handler=start,
-        query=NoNamespace,
-        body=StartBody,
-        answers={201: Started, 200: Started},
-        refuses=(409,),
-        sends=StartInstance,
     ),
     Endpoint(
         method="GET",
@@ -374,37 +266,5 @@ ENDPOINTS = (
         query=ExportQuery,
         answers={200: HistoryFile},
         refuses=(409,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/workflows/{instance_id}/signal",
-        summary="Send a signal; it is kept until the workflow reads it.",
-        handler=signal,
-        query=NoNamespace,
-        body=SignalBody,
-        answers={200: Settled},
-        refuses=(409,),
-        sends=TellInstance,
-    ),
-    Endpoint(
-        method="POST",
-        path="/workflows/{instance_id}/cancel",
-        summary="Ask an instance to stop; its code may clean up first.",
-        handler=cancel,
-        query=NoNamespace,
-        body=CancelBody,
-        answers={200: Settled},
-        refuses=(409,),
-        sends=TellInstance,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/workflows/{instance_id}",
-        summary="Remove an instance with all its children.",
-        handler=delete,
-        query=DeleteQuery,
-        answers={200: Removed},
-        refuses=(409,),
-        sends=DeleteInstances,
     ),
 )
