@@ -17,6 +17,7 @@ from typing import NamedTuple
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.counting import Committed
+from holdfast.engine.elsewhere import decided_elsewhere
 from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.turnwatch import TurnWatch
 from holdfast.engine.watch import LeaseWatch
@@ -137,7 +138,7 @@ class Engine:
         if self._elsewhere is not None:
             self._demand_own()
             self._demand_ready()
-            return self._elsewhere.decide(commands, attempt_s=attempt_s)
+            return decided_elsewhere(self._elsewhere, commands, self.store.blobs, attempt_s)
         waiter = _Waiter([admitted(command, self.store.blobs) for command in commands])
         try:
             self._join(waiter)

@@ -118,9 +118,14 @@ Plan = (
 Telling = PutWebhook | UpdateWebhook | RotateSecret | DeleteWebhook | EndDelivery | Redeliver
 
 
+def refusal_of(command: Command) -> Refusal | None:
+    """Give the refusal of a command with a value that no state makes right, or None."""
+    return flow_problem_with(command) if isinstance(command, FlowCommand) else problem_with(command)
+
+
 def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
     """Give the events `command` causes at `now`, and its answer. `jump` is the last step of the clock forward."""
-    refusal = flow_problem_with(command) if isinstance(command, FlowCommand) else problem_with(command)
+    refusal = refusal_of(command)
     if refusal is not None:
         return answer(refusal)
     if isinstance(command, FlowCommand):

@@ -35,8 +35,7 @@ class Bell:
 
     def start(self) -> None:
         """Begin to listen."""
-        with self._engine.read() as view:
-            self.seq = view.seq
+        self.seq = self._last_event(0)
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._listen, args=(loop, self.seq), name="holdfast-bell", daemon=True)
         self._thread.start()
@@ -70,6 +69,21 @@ class Bell:
         if self._thread is not None:
             self._thread.join()
 
+    def _last_event(self, above: int) -> int:
+        """Give the number of the last event; numbers beyond it may be taken by a store's own notes, which ring nothing.
+
+        Whoever waits above the last event must not find a higher number here: he would ask again and again.
+        """
+        with self._engine.read() as view:
+            newest = view.seq
+        while above < newest:
+            middle = (above + newest) // 2
+            if self._engine.store.wait(middle, 0):
+                above = middle + 1
+            else:
+                newest = middle
+        return above
+
     def _ring(self, seq: int) -> None:
         self.seq = max(self.seq, seq)
         rung, self._rung = self._rung, asyncio.Event()
@@ -79,8 +93,7 @@ class Bell:
         try:
             while not self.is_closed:
                 if self._engine.store.wait(seq, PAUSE_S):
-                    with self._engine.read() as view:
-                        seq = view.seq
+                    seq = self._last_event(seq)
                     loop.call_soon_threadsafe(self._ring, seq)
         except HoldfastError as problem:
             loop.call_soon_threadsafe(self._failed, problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -28,7 +29,9 @@ async def post_lease(request: Request) -> Response:
     if not 0 <= wish.wait_s <= LONGEST_WAIT_S:
         raise InvalidValue(f"wait_s: {wish.wait_s} is not from 0 to {LONGEST_WAIT_S:g}.", field="wait_s")
     coordinator, access = coordinator_of(request), access_of(request)
-    (command,) = await coordinator.admit(access, [wish.lease])
+    # By its id a lease that waited finds what was granted to it meanwhile.
+    lease = wish.lease if wish.lease.cmd else msgspec.structs.replace(wish.lease, cmd=coordinator.engine.new_id())
+    (command,) = await coordinator.admit(access, [lease])
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)

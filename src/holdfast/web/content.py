@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.errors import Forbidden, InvalidValue, NotFound
+from holdfast.errors import BlobMissing, Forbidden, InvalidValue
 from holdfast.rules.access import may_keep_content
 from holdfast.stores.beside.protocol import BlobDraft, Blobs, Streaming
 from holdfast.web.bodies import pieces_of
@@ -49,7 +49,7 @@ async def get_blob(request: Request) -> Response:
     digest, coordinator = _digest(request), coordinator_of(request)
     blobs = coordinator.engine.store.blobs
     if not await coordinator.in_thread(lambda: blobs.has(digest)):
-        raise NotFound(f"there is no blob {digest}.", digest=digest)
+        raise BlobMissing(f"there is no blob {digest}.", digest=digest)
     if request.method == "HEAD":
         return Response(status_code=200)
     if not isinstance(blobs, Streaming):

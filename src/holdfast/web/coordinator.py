@@ -161,7 +161,7 @@ class Coordinator:
 
     def _owned(self, access: Access, command: Command) -> Command:
         """Write down who asks, and what no stranger can have."""
-        changes: dict[str, object] = {"cmd": command.cmd or self.engine.new_id()}
+        changes: dict[str, object] = {}
         if access is not LOCAL:
             changes["actor"] = access.name
         if isinstance(command, _HOLDS):

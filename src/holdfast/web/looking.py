@@ -43,6 +43,8 @@ async def get_changes(request: Request) -> Response:
         return answer(Changes(await coordinator.bell.wait(after, wait_s)))
 
     def newest() -> int:
+        if not coordinator.engine.store.wait(after, 0):
+            return after
         with coordinator.engine.read() as view:
             return view.seq
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from holdfast.errors import NotFound, StoreDamaged, WorkerNotFound
+from holdfast.errors import BlobMissing, NotFound, StoreDamaged, WorkerNotFound
 from holdfast.model.ids import RunId
-from holdfast.model.logs import LogLine, NumberedLine
+from holdfast.model.logs import LogLine, NumberedLine, storable
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Wish, WorkerInfo
 from holdfast.stores.http.calling import SOFT_S, Line, Request
 from holdfast.stores.http.wire import Beat, Heartbeat, Lines, Roll, RunLines, encode
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class HttpBlobs:
@@ -31,6 +34,8 @@ class HttpBlobs:
 
     def get(self, digest: str) -> bytes:
         """Give the content."""
+        if not _DIGEST.fullmatch(digest):  # such a name is never put into a path
+            raise BlobMissing(f"there is no blob {digest!r:.100}.", digest=digest)
         content = self._line.send(Request("GET", f"/blobs/{digest}", is_content=True))
         if hashlib.sha256(content).hexdigest() != digest:
             raise StoreDamaged(f"blob {digest}: other bytes arrived. They were not used.", digest=digest)
@@ -38,6 +43,8 @@ class HttpBlobs:
 
     def has(self, digest: str) -> bool:
         """Tell whether there is such a blob."""
+        if not _DIGEST.fullmatch(digest):
+            return False
         try:
             self._line.send(Request("HEAD", f"/blobs/{digest}"))
         except NotFound:
@@ -58,7 +65,8 @@ class HttpLogs:
 
     def add(self, lines: Sequence[tuple[RunId, LogLine]]) -> None:
         """Keep lines. Raises at once where the coordinator cannot be reached: no run waits for its lines."""
-        self._line.send(Request("POST", "/lines", encode(Lines(list(lines)))), attempt_s=SOFT_S)
+        said = Lines([(run_id, storable(line)) for run_id, line in lines])
+        self._line.send(Request("POST", "/lines", encode(said)), attempt_s=SOFT_S)
 
     def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[NumberedLine]:
         """Give the lines of a run."""

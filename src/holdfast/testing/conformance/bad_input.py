@@ -308,8 +308,9 @@ class BadInput(Topic):
         harness.take()
         seq = harness.seq
         harness.ask(command)
-        (entry,) = harness.store.feed(seq)
-        assert len(bytes(entry.event)) < 100_000
+        lengths = [len(bytes(entry.event)) for entry in harness.store.feed(seq)]
+        assert lengths
+        assert max(lengths) < 100_000
 
     def test_one_bad_command_of_a_batch_does_not_fail_its_neighbours(self, harness: Harness) -> None:
         bad: list[Command] = [*BAD_COMMANDS, *(verb(JobId(LONE)) for verb in NAMING.values())]

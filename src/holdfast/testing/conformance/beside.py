@@ -62,7 +62,7 @@ class Lines(Topic):
     def test_a_sweep_of_lines_takes_no_more_than_it_may(self, harness: Harness) -> None:
         logs = harness.store.logs
         logs.add([(RunId(f"run {number}"), self._line(harness, "x")) for number in range(5)])
-        assert [logs.sweep(FOREVER, 2) for _ in range(4)] == [2, 2, 1, 0]
+        assert [harness.authority.store.logs.sweep(FOREVER, 2) for _ in range(4)] == [2, 2, 1, 0]
 
     def _line(self, harness: Harness, text: str) -> LogLine:
         return LogLine(harness.now, "log", "INFO", text)
@@ -142,14 +142,14 @@ class DeadProcesses(Topic):
     """Openings that are gone, and what they held."""
 
     def test_an_opening_that_lives_is_not_gone_and_one_unknown_is_not_either(self, harness: Harness) -> None:
-        own = harness.engine.session_id
+        own = harness.authority.session_id
         assert own is not None
-        assert harness.store.sessions.gone({own, "nobody", ""}) == set()
-        assert harness.store.sessions.gone(()) == set()
+        assert harness.authority.store.sessions.gone({own, "nobody", ""}) == set()
+        assert harness.authority.store.sessions.gone(()) == set()
 
     def test_an_opening_that_was_closed_is_gone(self, harness: Harness) -> None:
-        other = harness.second()
-        sessions, gone, own = harness.store.sessions, other.session_id, harness.engine.session_id
+        other = harness.neighbour()
+        sessions, gone, own = harness.authority.store.sessions, other.session_id, harness.authority.session_id
         assert gone is not None
         assert own is not None
         assert sessions.gone({gone}) == set()
@@ -157,28 +157,28 @@ class DeadProcesses(Topic):
         assert sessions.gone({gone, own}) == {gone}
 
     def test_the_leases_of_an_opening_that_is_gone_end_at_once_and_no_others(self, harness: Harness) -> None:
-        other, third = harness.second(), harness.second()
+        other, third = harness.neighbour(), harness.neighbour()
         for job_id in ("dead", "mine", "other", "remote"):
             harness.enqueue(job_id)
-        for session_id in (other.session_id, harness.engine.session_id, third.session_id, None):
+        for session_id in (other.session_id, harness.authority.session_id, third.session_id, None):
             harness.take(session_id=session_id)
-        assert end_dead_sessions(harness.engine) == 0
+        assert end_dead_sessions(harness.authority) == 0
         other.close()
         with harness.store.read() as view:
             before = view.seq
-        assert end_dead_sessions(harness.engine) == 1
+        assert end_dead_sessions(harness.authority) == 1
         assert harness.kinds(before) == ["lease:expired"]
         (run,) = harness.runs("dead")
         assert (harness.status("dead"), run.status, run.reason) == (JobStatus.QUEUED, "LOST", "restart")
         assert {harness.status(job_id) for job_id in ("mine", "other", "remote")} == {JobStatus.RUNNING}
         with harness.unchanged():
-            assert end_dead_sessions(harness.engine) == 0
+            assert end_dead_sessions(harness.authority) == 0
 
     def test_a_worker_whose_opening_is_gone_is_lost_at_once(self, harness: Harness) -> None:
-        other = harness.second()
+        other = harness.neighbour()
         at: Timestamp = harness.now
-        for worker_id, session_id in (("w1", other.session_id), ("w2", harness.engine.session_id), ("w3", None)):
-            harness.store.workers.note(
+        for worker_id, session_id in (("w1", other.session_id), ("w2", harness.authority.session_id), ("w3", None)):
+            harness.authority.store.workers.note(
                 WorkerInfo(
                     worker_id=worker_id,
                     name="n",
@@ -191,5 +191,5 @@ class DeadProcesses(Topic):
                 )
             )
         other.close()
-        states = [worker.state for worker in harness.store.workers.all()]
+        states = [worker.state for worker in harness.authority.store.workers.all()]
         assert states == [WorkerState.LOST, WorkerState.READY, WorkerState.READY]

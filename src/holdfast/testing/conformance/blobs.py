@@ -58,9 +58,9 @@ class Contents(Topic):
         between = harness.now
         harness.advance(10)
         assert blobs.put(b"renewed") == renewed
-        assert blobs.sweep(between, 10) == 1
+        assert harness.authority.store.blobs.sweep(between, 10) == 1
         assert (blobs.has(old), blobs.has(renewed)) == (False, True)
-        assert blobs.sweep(FOREVER, 10) == 1
+        assert harness.authority.store.blobs.sweep(FOREVER, 10) == 1
         assert not blobs.has(renewed)
         assert blobs.put(b"renewed") == renewed
         assert blobs.get(renewed) == b"renewed"
@@ -69,7 +69,7 @@ class Contents(Topic):
         blobs = harness.store.blobs
         for number in range(5):
             blobs.put(b"%d" % number)
-        assert [blobs.sweep(FOREVER, 2) for _ in range(4)] == [2, 2, 1, 0]
+        assert [harness.authority.store.blobs.sweep(FOREVER, 2) for _ in range(4)] == [2, 2, 1, 0]
 
     def test_content_is_there_after_reopening(self, harness: Harness) -> None:
         digest = harness.store.blobs.put(b"x" * 100_000)
@@ -98,10 +98,10 @@ class LargePayloads(Topic):
         job, (run,) = harness.job("a"), harness.runs("a")
         assert self._whole(harness, job.params) == self._whole(harness, run.params_snapshot) == large("a")
         assert self._whole(harness, job.result) == large("result")
-        assert harness.store.check() == []
+        assert harness.authority.store.check() == []
         harness.reopen()
         assert self._whole(harness, harness.job("a").result) == large("result")
-        assert harness.store.check() == []
+        assert harness.authority.store.check() == []
 
     def test_details_of_an_error_and_edited_parameters_may_be_large(self, harness: Harness) -> None:
         harness.enqueue("a")
@@ -131,7 +131,7 @@ class LargePayloads(Topic):
         harness.fail(harness.take())
         harness.ask(Retry(job_id=A, new_job_id=B))
         assert self._whole(harness, harness.job("b").params) == large("a")
-        harness.store.blobs.sweep(FOREVER, 100)
+        harness.authority.store.blobs.sweep(FOREVER, 100)
         assert self._whole(harness, harness.job("b").params) == large("a")
 
     def test_a_reference_from_outside_is_taken_only_for_content_that_is_there(self, harness: Harness) -> None:
@@ -151,7 +151,7 @@ class LargePayloads(Topic):
         for job_id in job_ids:
             with harness.engine.read() as view:
                 assert JobId(job_id) not in view.ids_with_prefix(job_id, 100)
-        harness.store.blobs.sweep(harness.now, 100)
+        harness.authority.store.blobs.sweep(harness.now, 100)
 
     def test_a_blob_is_there_as_long_as_a_job_or_run_names_it(self, harness: Harness) -> None:
         harness.enqueue("a", params=large("params"))
@@ -169,7 +169,7 @@ class LargePayloads(Topic):
         )
         harness.advance(3 * DAY)
         blobs = harness.store.blobs
-        assert blobs.sweep(harness.now, 100) == 1
+        assert harness.authority.store.blobs.sweep(harness.now, 100) == 1
         assert not blobs.has(elsewhere.sha256)
         assert blobs.get(copied.sha256) == b"artifact"
         named = [digest_of(large(mark)) for mark in ("params", "result")]
@@ -178,14 +178,14 @@ class LargePayloads(Topic):
         # The other job still names the parameters; the rest went with its job.
         assert [blobs.has(digest) for digest in (*named, copied.sha256)] == [True, False, False]
         assert self._whole(harness, harness.job("b").params) == large("params")
-        assert harness.store.check() == []
+        assert harness.authority.store.check() == []
 
     def test_content_handed_from_job_to_job_outlives_each_of_them(self, harness: Harness) -> None:
         harness.enqueue("r0", params=large("a"), max_attempts=1)
         for number in range(3):
             harness.fail(harness.take())
             harness.ask(Retry(job_id=JobId(f"r{number}"), new_job_id=JobId(f"r{number + 1}")))
-            harness.store.blobs.sweep(FOREVER, 100)
+            harness.authority.store.blobs.sweep(FOREVER, 100)
         assert self._whole(harness, harness.job("r3").params) == large("a")
 
     def test_an_orphan_is_forgotten_by_the_tick_after_a_day(self, harness: Harness) -> None:
@@ -217,4 +217,4 @@ class LargePayloads(Topic):
         harness.advance(2 * DAY)
         harness.tick()
         assert harness.store.blobs.get(early) == b"made on the first day"
-        assert harness.store.check() == []
+        assert harness.authority.store.check() == []

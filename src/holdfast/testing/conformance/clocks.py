@@ -114,10 +114,10 @@ class Expiry(Topic):
         harness.complete(remote)
 
     def test_recovery_ends_leases_of_this_process_once_a_restart_proves_it_gone(self, harness: Harness) -> None:
-        if harness.store.promises.many_processes:
-            pytest.skip(f"{harness.store.promises.name}: another process may still be at work")
+        if harness.authority.store.promises.many_processes:
+            pytest.skip(f"{harness.authority.store.promises.name}: another process may still be at work")
         harness.enqueue("a")
-        grant = harness.take(session_id=harness.engine.session_id)
+        grant = harness.take(session_id=harness.authority.session_id)
         harness.restart()
         report = harness.recover()
         assert (report.ended_sessions, report.expired) == (1, 0)
@@ -136,7 +136,7 @@ class Expiry(Topic):
 
     def test_after_completion_nothing_is_left_for_three_recoveries(self, harness: Harness) -> None:
         harness.enqueue("a")
-        harness.complete(harness.take(session_id=harness.engine.session_id))
+        harness.complete(harness.take(session_id=harness.authority.session_id))
         with harness.engine.read() as view:
             assert [(count.status, count.count) for count in view.counts()] == [(JobStatus.COMPLETED, 1)]
         harness.restart()
@@ -164,7 +164,7 @@ class Clocks(Topic):
         _step(harness, -50)
         harness.enqueue("b")
         assert harness.job("b").created_at == harness.after(50)
-        assert harness.engine.time.steps == {"forward": 0, "back": 1}
+        assert harness.authority.time.steps == {"forward": 0, "back": 1}
 
     def test_times_in_the_feed_never_run_backwards(self, harness: Harness) -> None:
         harness.advance(100)

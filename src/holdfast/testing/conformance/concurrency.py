@@ -164,7 +164,7 @@ class Concurrency(Topic):
                 # The first commit is held until all others stand in line behind it.
                 for number in range(1, THREADS):
                     pool.submit(harness.enqueue, f"j{number}")
-                while len(harness.engine._waiting) < THREADS - 1:  # noqa: SLF001 - the line can only be seen from inside
+                while harness.in_line() < THREADS - 1:
                     arrived.wait(0.001)
 
         with listening("engine.decided", hold):

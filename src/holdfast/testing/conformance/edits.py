@@ -167,7 +167,7 @@ class Edits(Topic):
 
     def test_positions_that_went_too_far_are_spaced_again(self, harness: Harness) -> None:
         far = (1 << 53) - 50
-        with harness.store.write() as batch:
+        with harness.authority.store.write() as batch:
             for number, name in enumerate("ab"):
                 job = Job(
                     job_id=JobId(name), job_type="work", params=NO_PARAMS, created_at=BEGINNING, position=far - number

@@ -80,22 +80,22 @@ class Feed(Topic):
         harness.enqueue("a")
         harness.advance(100)
         harness.enqueue("b")
-        assert harness.store.trim(harness.after(0), 100) == 0
+        assert harness.authority.store.trim(harness.after(0), 100) == 0
         with harness.engine.read() as view:
             before = (view.seq, tables_of(view))
-        harness.store.trim(later(harness.now, -10), 100)
+        harness.authority.store.trim(later(harness.now, -10), 100)
         with harness.engine.read() as view:
             assert (view.seq, tables_of(view)) == before
         assert [entry.seq for entry in told(harness.store, 1)] == [2]
 
     def test_asking_for_trimmed_events_is_refused_not_answered_with_less(self, harness: Harness) -> None:
         harness.enqueue_many(*(new_job(f"j{number}") for number in range(10)))
-        harness.store.snapshot()
+        harness.authority.store.snapshot()
         harness.advance(100)
         harness.enqueue("last")
-        harness.store.snapshot()
-        if not harness.store.trim(later(harness.now, -10), 4):
-            pytest.skip(f"{harness.store.promises.name}: keeps these events for its own recovery")
+        harness.authority.store.snapshot()
+        if not harness.authority.store.trim(later(harness.now, -10), 4):
+            pytest.skip(f"{harness.authority.store.promises.name}: keeps these events for its own recovery")
         with pytest.raises(InvalidValue):
             list(harness.store.feed(0))
         assert [entry.seq for entry in harness.store.feed(10)] == [11]

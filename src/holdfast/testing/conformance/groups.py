@@ -38,17 +38,13 @@ from holdfast.points import listening
 from holdfast.rules.explain import explain
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import GroupQuery
-from holdfast.testing.conformance.harness import Harness, Topic, new_job
+from holdfast.testing.conformance.harness import Broken, Harness, Topic, new_job
 
 AT_ONCE = Backoff(base_s=0, jitter=0)
 DAY = 86_400
 SIDE_BY_SIDE: dict[str, Any] = {"mode": GroupMode.CONCURRENT, "on_failure": OnFailure.CONTINUE}
 
 in_both_retry_modes = pytest.mark.parametrize("mode", ["requeue", "chain"])
-
-
-class Broken(Exception):
-    """What a check makes the code fail with."""
 
 
 def group_of(harness: Harness, *members: NewJob | str, group_id: str = "g", **options: Any) -> Group:
@@ -544,7 +540,7 @@ class GroupEnds(Topic):
             job_id=JobId("a"), token=grant.token, error="boom", error_kind="exception", to=JobStatus.FAILED
         )
         # The failure alone: what no command leaves behind, but damage may.
-        with harness.store.write() as batch:
+        with harness.authority.store.write() as batch:
             batch.add([failed], harness.now)
         assert harness.status("b") is JobStatus.QUEUED
         assert harness.recover().mended == 1

@@ -36,6 +36,15 @@ NO_PARAMS = msgspec.Raw(b"{}")
 _WORDS: dict[str, Callable[[str], Any]] = {"retry_mode": RetryMode, "key_scope": KeyScope, "key_hold": KeyHold}
 
 
+class Broken(Exception):
+    """What a check makes the code fail with."""
+
+
+def break_here() -> None:
+    """Fail, as a listener of a named point."""
+    raise Broken
+
+
 class Told(NamedTuple):
     """One event of the feed, read."""
 
@@ -80,6 +89,9 @@ def new_job(job_id: str, job_type: str = "work", params: Any = None, **options: 
 class Harness:
     """A store under test, opened and reopened by the check."""
 
+    #: What a caller sees if the code that decides breaks.
+    breaks: type[Exception] = Broken
+
     def __init__(self, opener: Callable[[Path], Store], path: Path, clock: ManualClock) -> None:
         self._opener = opener
         self._path = path
@@ -94,6 +106,11 @@ class Harness:
         """The store the present engine writes to."""
         return self.engine.store
 
+    @property
+    def authority(self) -> Engine:
+        """Who decides, ticks, recovers and looks after the bytes: the engine under test, unless that is elsewhere."""
+        return self.engine
+
     def open(self) -> Engine:
         """Open the store anew: fresh the first time, another opening of the same bytes later."""
         opened = Engine(self._opener(self._path), clock=self.clock)
@@ -105,6 +122,10 @@ class Harness:
         if not self.store.promises.many_processes:
             pytest.skip(f"{self.store.promises.name}: promises one process only")
         return self.open()
+
+    def neighbour(self) -> Engine:
+        """Open the bytes a second time beside the authority, as another process of its machine does."""
+        return self.second()
 
     def reopen(self) -> Engine:
         """Close the store and open it again."""
@@ -185,16 +206,20 @@ class Harness:
 
     def tick(self, retention: Retention | None = None) -> Round:
         """Let maintenance run once."""
-        return tick(self.engine, retention)
+        return tick(self.authority, retention)
 
     def recover(self) -> Round:
         """Recover, and see that a second recovery at the same time finds nothing and writes nothing."""
-        found = recover(self.engine)
+        found = recover(self.authority)
         before = self.dump()
-        again = recover(self.engine)
+        again = recover(self.authority)
         assert again == Round(), f"the second recovery found {again}"
         assert self.dump() == before
         return found
+
+    def in_line(self) -> int:
+        """Count the callers who wait for the commit under way to end."""
+        return len(self.engine._waiting)  # noqa: SLF001 - the line can only be seen from inside
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +233,7 @@ class Harness:
 
     def runs(self, job_id: str) -> Sequence[Run]:
         """Give a job's runs, oldest first."""
-        return self.engine.runs(JobId(job_id))
+        return tuple(self.engine.runs(JobId(job_id)))
 
     def heirs(self, job_id: str) -> Sequence[Job]:
         """Give the jobs that retry this one."""
@@ -243,9 +268,9 @@ class Harness:
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Demand that nothing at all is written inside the block."""
-        before, seq = self.dump(), self.seq
+        before, seq = dump_of(self.authority.store), self.seq
         yield
-        assert self.dump() == before
+        assert dump_of(self.authority.store) == before
         assert self.seq == seq
 
     def refused(self, kind: type[HoldfastError], command: Command, **facts: str) -> Refusal:
@@ -259,9 +284,9 @@ class Harness:
 
     def demand_sound(self) -> None:
         """Demand that every invariant holds and that the store's own check finds nothing."""
-        with self.engine.read() as view:
+        with self.authority.read() as view:
             assert list(violations(view)) == []
-        assert self.store.check() == []
+        assert self.authority.store.check() == []
 
 
 class Topic:
@@ -275,6 +300,10 @@ class Topic:
     def open(self, path: Path) -> Store:
         """Open the store that lives under `path`, an existing directory; called again, it finds what was left there."""
         raise NotImplementedError
+
+    def harnessed(self, path: Path) -> Harness:
+        """Give what every check stands on, for the store that lives under `path`."""
+        return Harness(self.open, path, self.clock)
 
     def plant(self, store: Store, kind: type[Record], key: Key, record: Record | None) -> None:
         """Change a record below the rules, as damage would; None removes it.
@@ -290,8 +319,10 @@ class Topic:
         drawn = iter(range(1, 1 << 62))
         monkeypatch.setattr(engine, "_seed", lambda: next(drawn))
         self.clock = ManualClock()
-        harness = Harness(self.open, tmp_path, self.clock)
-        yield harness
-        if not harness.engine._closed:  # noqa: SLF001 - a check that closed its engine has nothing left to look at
-            harness.demand_sound()
-        harness.close()
+        harness = self.harnessed(tmp_path)
+        try:
+            yield harness
+            if not harness.engine._closed:  # noqa: SLF001 - a check that closed its engine has nothing left to look at
+                harness.demand_sound()
+        finally:
+            harness.close()

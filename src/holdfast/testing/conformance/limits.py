@@ -123,7 +123,7 @@ class Limits(Topic):
         harness.restart()
         assert harness.order(queues=queues) == []
         harness.advance(29)
-        harness.store.snapshot()
+        harness.authority.store.snapshot()
         harness.restart()
         assert harness.order(queues=queues) == []
 

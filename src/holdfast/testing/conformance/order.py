@@ -15,7 +15,7 @@ NO_JITTER = Backoff(jitter=0)
 
 def _place(harness: Harness, *jobs: Job) -> None:
     """Put jobs into the store as they are, past the rules that would give them a position of their own."""
-    with harness.store.write() as batch:
+    with harness.authority.store.write() as batch:
         batch.add([JobCreated(job=job) for job in jobs], harness.now)
 
 

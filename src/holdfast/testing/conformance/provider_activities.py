@@ -107,7 +107,7 @@ class ProviderActivities(ProviderTopic):
         desk.begin(worker_items=[activity()])
         desk.provider.ack_work_item(desk.take()[1], completed(result=text))
         assert told(desk) == (completed(result=text),)
-        assert desk.harness.store.check() == []
+        assert desk.harness.authority.store.check() == []
 
     def test_activities_come_first_in_first_out(self, desk: Desk) -> None:
         desk.begin(worker_items=[activity(number) for number in (2, 3, 4)])

@@ -50,7 +50,7 @@ from holdfast.points import listening
 from holdfast.rules.changes import Stamp
 from holdfast.stores.batch import BatchTables
 from holdfast.testing.conformance import provider_rewinding as rewinding
-from holdfast.testing.conformance.harness import told
+from holdfast.testing.conformance.harness import break_here, told
 from holdfast.testing.conformance.provider_extras import ME
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
@@ -65,14 +65,6 @@ from holdfast.testing.conformance.provider_kit import (
     started,
     timer,
 )
-
-
-class Broken(Exception):
-    """What a check makes the code fail with."""
-
-
-def _break() -> None:
-    raise Broken
 
 
 def _raw(struct: object) -> msgspec.Raw:
@@ -326,7 +318,7 @@ class ProviderCrashes(ProviderTopic):
         for number, point in enumerate(self.points):
             command = SAMPLES[sample](desk, f"i{number}")
             before = desk.harness.dump()
-            with listening(point, _break), pytest.raises((Broken, StoreError)):
+            with listening(point, break_here), pytest.raises((desk.harness.breaks, StoreError)):
                 desk.harness.engine.submit(command)
             desk.harness.restart()
             after = desk.harness.dump()
@@ -349,7 +341,7 @@ class ProviderCrashes(ProviderTopic):
     @each_flow_command
     def test_a_command_that_fails_in_the_store_leaves_the_store_usable(self, desk: Desk, sample: str) -> None:
         command = SAMPLES[sample](desk, "i")
-        with desk.harness.unchanged(), listening("engine.decided", _break), pytest.raises(Broken):
+        with desk.harness.unchanged(), listening("engine.decided", break_here), pytest.raises(desk.harness.breaks):
             desk.harness.engine.submit(command)
         desk.harness.ask(command)
         _tidy(desk, "i")
@@ -410,7 +402,7 @@ class ProviderReopening(ProviderTopic):
         with desk.harness.engine.read() as view:
             before = {name: list(view.all(kind)) for name, kind in TABLES.items()}
         seen = self.look(desk)
-        desk.harness.store.snapshot()
+        desk.harness.authority.store.snapshot()
         desk.harness.reopen()
         with desk.harness.engine.read() as view:
             assert {name: list(view.all(kind)) for name, kind in TABLES.items()} == before

@@ -389,16 +389,16 @@ class ProviderHistories(ProviderTopic):
     def test_a_damaged_history_is_told_and_never_shortened(self, desk: Desk) -> None:
         desk.begin()
         desk.ack(desk.turn(), patch(2))
-        corrupt_history(desk.harness.store, "i")
+        corrupt_history(desk.harness.authority.store, "i")
         with pytest.raises(ProviderError, match=r"read: execution 1, event \d+: cannot be read") as caught:
             desk.provider.read("i")
         assert not caught.value.retryable
-        assert [finding.code for finding in desk.harness.store.check()] == ["history", "history"]
+        assert [finding.code for finding in desk.harness.authority.store.check()] == ["history", "history"]
         desk.provider.delete_instance("i", force=True)
 
     def test_a_damaged_history_is_fetched_with_what_is_wrong(self, desk: Desk) -> None:
         desk.begin()
-        corrupt_history(desk.harness.store, "i")
+        corrupt_history(desk.harness.authority.store, "i")
         desk.send(signal())
         item, token, attempts = desk.fetch()
         assert (item.history, attempts) == ((), 1)
@@ -411,7 +411,7 @@ class ProviderHistories(ProviderTopic):
     def test_damage_to_one_history_is_in_nobodys_way(self, desk: Desk) -> None:
         desk.begin("bad")
         desk.begin("good")
-        corrupt_history(desk.harness.store, "bad")
+        corrupt_history(desk.harness.authority.store, "bad")
         desk.send(signal("good"))
         assert desk.fetch()[0].history_error is None
         assert desk.provider.get_system_metrics().total_instances == 2
@@ -420,19 +420,19 @@ class ProviderHistories(ProviderTopic):
     def test_a_message_that_cannot_be_read_is_set_aside(self, desk: Desk) -> None:
         desk.begin()
         desk.send(signal(data="1"), signal(data="2"))
-        corrupt_message(desk.harness.store, "i")
+        corrupt_message(desk.harness.authority.store, "i")
         item, token, _ = desk.fetch()
         assert len(item.messages) == 1
         desk.ack(token)
         assert desk.provider.get_queue_depths().parked == 1
         desk.nothing()
-        assert [finding.code for finding in desk.harness.store.check()] == ["unreadable"]
+        assert [finding.code for finding in desk.harness.authority.store.check()] == ["unreadable"]
         desk.provider.delete_instance("i", force=True)
 
     def test_only_what_cannot_be_read_means_nothing_to_fetch(self, desk: Desk) -> None:
         desk.begin()
         desk.send(signal())
-        corrupt_message(desk.harness.store, "i")
+        corrupt_message(desk.harness.authority.store, "i")
         desk.nothing()
         desk.send(signal(data="fine"))
         assert len(desk.fetch()[0].messages) == 1

@@ -276,7 +276,7 @@ class ProviderFails(ProviderTopic):
         desk.ack(desk.turn("p"), event(2, asked, "p"))
         first = started("c", parent_instance="p", parent_id=2, parent_execution_id=1)
         desk.begin_with("c", first, metadata=ExecutionMetadata(), parent="p")
-        corrupt_history(desk.harness.store, "c")
+        corrupt_history(desk.harness.authority.store, "c")
         desk.harness.ask(fail(desk, "c"))
         (told,) = desk.fetch()[0].messages
         assert isinstance(told, SubOrchFailed)

@@ -181,7 +181,7 @@ class ProviderSchedules(ProviderTopic):
 
     def _fire(self, harness: Harness, seconds: float = 3600.0) -> Timestamp:
         harness.advance(seconds)
-        fire_due(harness.engine)
+        fire_due(harness.authority)
         at = _schedule(harness).last_fire_at
         assert at is not None
         return at
@@ -196,7 +196,7 @@ class ProviderSchedules(ProviderTopic):
         seq = harness.seq
         at = self._fire(harness)
         assert harness.kinds(seq) == ["schedule:fired", "message:stored"]
-        fire_due(harness.engine)
+        fire_due(harness.authority)
         item, token, _ = desk.fetch()
         assert (item.instance, item.orchestration_name) == (fire_id("s", at), "flow")
         (begun,) = item.messages

@@ -88,7 +88,7 @@ class Queries(Topic):
     def test_what_is_not_there_is_not_found(self, harness: Harness) -> None:
         with pytest.raises(JobNotFound):
             harness.job("nowhere")
-        assert harness.runs("nowhere") == ()
+        assert list(harness.runs("nowhere")) == []
         with harness.engine.read() as view:
             assert view.get(Job, "nowhere") is None
             assert view.last_run(JobId("nowhere")) is None

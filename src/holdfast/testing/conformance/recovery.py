@@ -35,16 +35,12 @@ from holdfast.points import listening
 from holdfast.rules.invariants import violations
 from holdfast.testing.conformance.commands import A, webhook
 from holdfast.testing.conformance.groups import group, group_of
-from holdfast.testing.conformance.harness import Harness, Topic, new_job, tables_of
+from holdfast.testing.conformance.harness import Broken, Harness, Topic, new_job, tables_of
 from holdfast.testing.conformance.webhooks import claim, deliveries
 
 AT_ONCE = Backoff(base_s=0, jitter=0)
 HOUR = 3600
 replace = msgspec.structs.replace
-
-
-class Broken(Exception):
-    """What a check makes the code fail with."""
 
 
 def recovery(engine: Engine) -> Report:
@@ -79,10 +75,10 @@ class Matrix(Topic):
     def test_a_row_of_the_matrix(self, harness: Harness, number: int) -> None:
         row = ROWS[number]
         known = row.arrange(self, harness)
-        assert recovery(harness.engine) == Report(**row.counts), row.found  # type: ignore[arg-type]  # only counts
+        assert recovery(harness.authority) == Report(**row.counts), row.found  # type: ignore[arg-type]  # only counts
         with harness.engine.read() as view:
             before, seq = tables_of(view), view.seq
-        assert recovery(harness.engine) == Report(), row.found
+        assert recovery(harness.authority) == Report(), row.found
         with harness.engine.read() as view:
             assert (tables_of(view), view.seq) == (before, seq), row.found
         row.demand(harness, known)
@@ -114,7 +110,7 @@ class Matrix(Topic):
     ) -> None:
         harness.enqueue("a", retry_mode=mode, backoff=AT_ONCE)
         run = self._end_run_below(harness, harness.take(), **end)
-        assert recover(harness.engine) == Report(settled=1)
+        assert recover(harness.authority) == Report(settled=1)
         job = harness.job("a")
         assert job.status is (requeued if mode == "requeue" else chained)
         assert harness.runs("a") == (run,)
@@ -136,14 +132,14 @@ class Matrix(Topic):
             lost = {"status": RunStatus.LOST, "reason": "timeout"}
             failed = {"status": RunStatus.FAILED, "error": "boom"}
             self._end_run_below(harness, grant, **(failed if grant.job.job_id == "a" else lost))
-        assert recover(harness.engine).settled == 2
+        assert recover(harness.authority).settled == 2
         assert [harness.status(name) for name in "ab"] == [JobStatus.FAILED, JobStatus.DEAD]
 
     def test_the_worker_of_a_lease_without_a_run_is_told_that_it_lost_it(self, harness: Harness) -> None:
         harness.enqueue("a", lease_s=HOUR)
         grant = harness.take()
         self._without_run(harness, grant)
-        assert recover(harness.engine) == Report(lost_runs=1)
+        assert recover(harness.authority) == Report(lost_runs=1)
         harness.refused(LeaseLost, Complete(job_id=A, token=grant.token), job_id="a")
         assert harness.take().token > grant.token
 
@@ -152,16 +148,16 @@ class Matrix(Topic):
         first, second = harness.lease(2)
         self._without_run(harness, first)
         self._end_run_below(harness, second, status=RunStatus.COMPLETED)
-        findings = [finding for finding in harness.store.check() if finding.code == "PERS-001"]
+        findings = [finding for finding in harness.authority.store.check() if finding.code == "PERS-001"]
         assert [(finding.id, "worker starts" in finding.remedy) for finding in findings] == [("a", True), ("b", True)]
         seq = harness.seq
-        recover(harness.engine)
+        recover(harness.authority)
         assert harness.kinds(seq) == ["lease:expired", "job:mended"]
 
     def test_members_of_groups_are_mended_with_their_groups(self, harness: Harness) -> None:
         group_of(harness, "a", "b")
         self._end_run_below(harness, harness.take(), status=RunStatus.FAILED, error="boom")
-        assert recover(harness.engine).settled == 1
+        assert recover(harness.authority).settled == 1
         assert (harness.status("b"), group(harness).status) == (JobStatus.CANCELLED, GroupStatus.FAILED)
 
     def test_more_damage_than_one_commit_takes_is_mended_in_several(
@@ -171,7 +167,7 @@ class Matrix(Topic):
         harness.enqueue_many(*(new_job(name) for name in "abcde"))
         for grant in harness.lease(5):
             self._without_run(harness, grant)
-        assert mend(harness.engine) == Mended(runs=5)
+        assert mend(harness.authority) == Mended(runs=5)
 
     # --- runs without a job -----------------------------------------------------------------------------------------
 
@@ -180,8 +176,8 @@ class Matrix(Topic):
         harness.complete(harness.take())
         (run,) = harness.runs("a")
         orphan = replace(run, run_id=RunId("orphan"), job_id=JobId("gone"), token=None)
-        self.plant(harness.store, Run, "orphan", orphan)
-        assert recovery(harness.engine) == Report()
+        self.plant(harness.authority.store, Run, "orphan", orphan)
+        assert recovery(harness.authority) == Report()
         with harness.engine.read() as view:
             (fault,) = [fault for fault in violations(view) if fault.id == "orphan"]
         assert (fault.code, "store repair" in fault.remedy) == ("PERS-002", True)
@@ -193,14 +189,14 @@ class Matrix(Topic):
     # --- below the rules --------------------------------------------------------------------------------------------
 
     def _without_run(self, harness: Harness, grant: Grant) -> None:
-        self.plant(harness.store, Run, grant.run_id, None)
+        self.plant(harness.authority.store, Run, grant.run_id, None)
 
     def _end_run_below(self, harness: Harness, grant: Grant, **end: Any) -> Run:
         """End the run of a lease, and leave its job RUNNING; the store is recovered a minute later."""
         run = harness.runs(grant.job.job_id)[-1]
         harness.advance(1)
         ended = replace(run, finished_at=harness.now, **end)
-        self.plant(harness.store, Run, run.run_id, ended)
+        self.plant(harness.authority.store, Run, run.run_id, ended)
         harness.advance(1)
         return ended
 
@@ -228,7 +224,7 @@ def _claim_not_committed(topic: Matrix, harness: Harness) -> None:
     def fail() -> None:
         raise Broken
 
-    with listening("engine.decided", fail), pytest.raises(Broken):
+    with listening("engine.decided", fail), pytest.raises(harness.breaks):
         harness.lease()
     harness.restart()
 
@@ -276,7 +272,7 @@ def _no_run(topic: Matrix, harness: Harness) -> Grant:
     webhook(harness)
     harness.enqueue("a")
     grant = harness.take("remote")
-    topic.plant(harness.store, Run, grant.run_id, None)
+    topic.plant(harness.authority.store, Run, grant.run_id, None)
     return grant
 
 
@@ -304,7 +300,7 @@ def _unfollowed(topic: Matrix, harness: Harness) -> None:
     grant = harness.take("remote")
     failed = JobFailed(job_id=A, token=grant.token, error="boom", error_kind="exception", to=JobStatus.FAILED)
     # The failure alone: what no command leaves behind, but a torn commit would.
-    with harness.store.write() as batch:
+    with harness.authority.store.write() as batch:
         batch.add([failed], harness.now)
     with harness.engine.read() as view:
         assert [fault.code for fault in violations(view)] == ["chain"]
@@ -365,7 +361,7 @@ def _stopped_group(topic: Matrix, harness: Harness) -> None:
     group_of(harness, "a", "b", "c")
     grant = harness.take("remote")
     failed = JobFailed(job_id=A, token=grant.token, error="boom", error_kind="exception", to=JobStatus.FAILED)
-    with harness.store.write() as batch:
+    with harness.authority.store.write() as batch:
         batch.add([failed], harness.now)
 
 

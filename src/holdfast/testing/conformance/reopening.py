@@ -64,7 +64,7 @@ class Reopening(Topic):
         with harness.engine.read() as view:
             before = tables_of(view)
         last = list(harness.store.feed(harness.seq - 1))
-        harness.store.snapshot()
+        harness.authority.store.snapshot()
         with harness.engine.read() as view:
             assert tables_of(view) == before
         assert list(harness.store.feed(last[0].seq - 1)) == last
@@ -77,7 +77,7 @@ class Reopening(Topic):
             harness.enqueue_many(new_job(f"{turn}-a"), new_job(f"{turn}-b"))
             harness.complete(harness.take(), turn)
             if turn % 2:
-                harness.store.snapshot()
+                harness.authority.store.snapshot()
             harness.reopen()
         with harness.engine.read() as view:
             assert [(count.status, count.count) for count in view.counts()] == [

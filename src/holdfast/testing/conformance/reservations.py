@@ -238,14 +238,14 @@ class Reservations(Topic):
         assert harness.order() == ["a"]
 
     def test_those_of_an_earlier_opening_end_where_one_process_has_the_store(self, harness: Harness) -> None:
-        harness.ask(reserve("local", "a", session_id=harness.engine.session_id))
+        harness.ask(reserve("local", "a", session_id=harness.authority.session_id))
         harness.ask(reserve("remote", "b"))
         harness.restart()
         found = harness.recover()
-        if harness.store.promises.many_processes:
+        if harness.authority.store.promises.many_processes:
             assert (found.ended_sessions, active(harness.engine)) == (0, ["local", "remote"])
             # The opening was closed in order, which others can see.
-            assert end_dead_sessions(harness.engine) == 1
+            assert end_dead_sessions(harness.authority) == 1
         else:
             assert found.ended_sessions == 1
         assert active(harness.engine) == ["remote"]

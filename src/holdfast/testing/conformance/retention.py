@@ -182,7 +182,7 @@ class KeepingByQueue(Topic):
     def test_the_rule_of_a_queue_survives_a_restart_and_can_be_taken_away(self, harness: Harness) -> None:
         _keep(harness, "default", done_s=60, failed_max=3)
         harness.restart()
-        harness.store.snapshot()
+        harness.authority.store.snapshot()
         harness.restart()
         with harness.engine.read() as view:
             queue = view.get(Queue, pair("", "default"))
@@ -258,7 +258,7 @@ class Bounded(Topic):
             seqs.append(harness.seq)
             _live_a_day(harness, day)
             harness.tick()
-            harness.store.snapshot()
+            harness.authority.store.snapshot()
             with harness.engine.read() as view:
                 sizes.append(tuple(sum(1 for _ in view.all(kind)) for kind in (Job, Run, DoneCommand)))
         # Thirty days after the beginning the first failures go; from then on one day is like the other.
@@ -273,8 +273,8 @@ class Bounded(Topic):
 
     def test_a_feed_is_kept_for_its_time_and_in_its_number(self, harness: Harness) -> None:
         harness.enqueue_many(new_job("a"), new_job("b"))
-        if harness.store.trim(harness.after(1), 1) == 0:
-            pytest.skip(f"{harness.store.promises.name}: keeps these events for its own recovery")
+        if harness.authority.store.trim(harness.after(1), 1) == 0:
+            pytest.skip(f"{harness.authority.store.promises.name}: keeps these events for its own recovery")
         harness.advance(100)
         first = harness.seq
         harness.enqueue_many(*(new_job(name) for name in "cdefgh"))

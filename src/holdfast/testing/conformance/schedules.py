@@ -123,7 +123,7 @@ class Fires(Topic):
         before = [schedule(harness), schedule(harness, "other")]
         harness.restart()
         assert [schedule(harness), schedule(harness, "other")] == before
-        harness.store.snapshot()
+        harness.authority.store.snapshot()
         harness.restart()
         assert [schedule(harness), schedule(harness, "other")] == before
         harness.advance(70)
@@ -148,8 +148,8 @@ class Fires(Topic):
         harness.refused(ScheduleNotFound, Fire(schedule_id="gone", expected=harness.after(0)), schedule_id="gone")
 
     def test_schedulers_that_race_make_one_job_for_each_fire(self, harness: Harness) -> None:
-        many = harness.store.promises.many_processes
-        engines = [harness.engine, *(harness.second() if many else harness.engine for _ in range(2))]
+        many = harness.authority.store.promises.many_processes
+        engines = [harness.authority, *(harness.neighbour() if many else harness.authority for _ in range(2))]
         for number in range(40):
             harness.ask(put(f"s{number:02}", overlap=Overlap.ALLOW, catch_up=CatchUp.ALL))
         harness.advance(5 * 3600)
@@ -161,7 +161,7 @@ class Fires(Topic):
 
         with ThreadPoolExecutor(len(engines)) as pool:
             counts = list(pool.map(tick, range(len(engines))))
-        while (rest := fire_due(harness.engine)[0]) > 0:  # whoever met only others' work has left
+        while (rest := fire_due(harness.authority)[0]) > 0:  # whoever met only others' work has left
             counts.append(rest)
         assert sum(counts) == 200
         for number in range(40):
@@ -219,7 +219,7 @@ class Fires(Topic):
     def test_a_zone_whose_rules_changed_is_corrected_at_start(self, harness: Harness) -> None:
         harness.ask(put(cron_expression="0 9 * * *", timezone="Europe/Berlin"))
         with harness.unchanged():
-            assert replan(harness.engine) == 0
+            assert replan(harness.authority) == 0
         right = schedule(harness).next_fire_at
         assert right == "2026-01-01T08:00:00.000000Z"
 

@@ -46,7 +46,7 @@ from holdfast.points import listening
 from holdfast.rules.deliveries import CLAIM_S
 from holdfast.stores.protocol import DeliveryQuery
 from holdfast.testing.conformance.commands import webhook
-from holdfast.testing.conformance.harness import Harness, Topic
+from holdfast.testing.conformance.harness import Harness, Topic, break_here
 
 URL = "https://receiver.example/hook"
 SECRET = "a-secret-of-ours"  # noqa: S105 - no one's
@@ -101,14 +101,6 @@ def owe(h: Harness, job_id: str = "a", **options: Any) -> Delivery:
     return next(one for one in deliveries(h) if one.job_id == job_id)
 
 
-class _Broken(Exception):
-    """What a check makes the code fail with."""
-
-
-def _break() -> None:
-    raise _Broken
-
-
 class Owed(Topic):
     """What is owed, and what it says."""
 
@@ -138,7 +130,7 @@ class Owed(Topic):
         webhook(harness)
         harness.enqueue("a", retry_mode=mode)
         held = harness.take()
-        with listening(point, _break), pytest.raises(_Broken):
+        with listening(point, break_here), pytest.raises(harness.breaks):
             harness.fail(held)
         if harness.store.promises.reopens:
             harness.reopen()
@@ -153,7 +145,7 @@ class Owed(Topic):
         for number, point in enumerate(self.points):
             harness.enqueue(str(number), max_attempts=1)
             held = harness.take()
-            with listening(point, _break), pytest.raises(BaseException):  # noqa: B017, PT011 - stores wrap it as they must
+            with listening(point, break_here), pytest.raises(BaseException):  # noqa: B017, PT011 - stores wrap it as they must
                 harness.fail(held)
             if not harness.store.promises.reopens:
                 harness.restart()
@@ -283,10 +275,10 @@ class Owed(Topic):
         new = NewSchedule(name="s", job_type="work", interval_s=60)
         harness.ask(PutSchedule(schedule_id="s", schedule=new))
         harness.advance(60)
-        tick(harness.engine)
+        tick(harness.authority)
         harness.take()
         harness.advance(60)
-        tick(harness.engine)
+        tick(harness.authority)
         told = [(body["event"], body["schedule_id"]) for body in bodies(harness)]
         assert ("job.run.skipped", "s") in told
 
@@ -304,8 +296,8 @@ class Owed(Topic):
         webhook(harness)
         harness.enqueue("a")
         harness.take(session_id="an earlier opening")
-        assert harness.engine.session_id is not None
-        harness.ask(EndSessions(session_id=harness.engine.session_id))
+        assert harness.authority.session_id is not None
+        harness.ask(EndSessions(session_id=harness.authority.session_id))
         harness.recover()
         assert events(harness) == ["job.run.lost"]
 
@@ -553,7 +545,7 @@ class Webhooks(Topic):
     """Making, editing, removing; and what may not be one."""
 
     def hook(self, harness: Harness, webhook_id: str = "hook") -> Webhook:
-        with harness.engine.read() as view:
+        with harness.authority.read() as view:  # who else may see secrets
             found = view.get(Webhook, webhook_id)
         assert found is not None
         return found

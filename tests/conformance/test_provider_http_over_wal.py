@@ -1,0 +1,16 @@
+"""The provider's suite on a coordinator over `wal:`."""
+
+from pathlib import Path
+
+from served import Served
+from test_http_over_wal import TestHttpOverWal as OverWal
+
+from holdfast.testing.conformance.provider import ProviderConformance
+
+
+class TestProviderOnHttpOverWal(ProviderConformance):
+    points = OverWal.points
+    open = OverWal.open
+
+    def harnessed(self, path: Path) -> Served:
+        return Served(self.open, path, self.clock)
