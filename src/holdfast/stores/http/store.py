@@ -31,6 +31,7 @@ from holdfast.model.commands import (
     Reserve,
     Snooze,
 )
+from holdfast.model.flowcommands import RenewActivity, RenewSessions, RenewTurn
 from holdfast.model.ids import uuid7
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
@@ -61,6 +62,10 @@ SMALL = 256 << 10
 _REPEATABLE = (
     Lease, Extend, Complete, Fail, Snooze, GiveUp, Release, Reserve, RenewReservation, ReleaseReservation,
 )  # fmt: skip
+
+
+#: A sign of life writes nothing, and under an id it would be remembered; twice the same does no harm.
+_RENEWALS = (RenewTurn, RenewActivity, RenewSessions)
 
 
 class HttpStore:
@@ -131,7 +136,7 @@ class HttpStore:
 
     def _named(self, command: Command) -> Command:
         """Give the command an id, if it has none: by it a repetition is known."""
-        if command.cmd:
+        if command.cmd or isinstance(command, _RENEWALS):
             return command
         now = milliseconds(stamp(self.clock.now()))
         return msgspec.structs.replace(command, cmd=uuid7(now, _chance(), _chance()))
