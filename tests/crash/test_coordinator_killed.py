@@ -22,13 +22,15 @@ from holdfast.model.jobs import Job, JobStatus, Run, RunStatus
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 WORKERS = 8
-KILLS = 40 if SOAK else 2
+KILLS = 20 if SOAK else 2
 #: Jobs of one burst of load, and executions that begin between two kills.
-BURST, BETWEEN = (100, 200) if SOAK else (20, 25)
+BURST, BETWEEN = (50, 100) if SOAK else (20, 25)
 #: Seconds of a lease: short, so that others take over soon.
 LEASE_S = 2.0
 PATIENCE_S = 120
 HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.timeout(3600 if SOAK else 180)
 
 
 class Coordinator:
