@@ -15,7 +15,7 @@ import msgspec
 
 import holdfast
 from holdfast.cli.output import output_for, output_options
-from holdfast.cli.target import existing, now, store_option, target
+from holdfast.cli.target import PATIENCE_S, existing, now, store_option, target
 from holdfast.cli.terminal import safe, say
 from holdfast.clock import SystemClock
 from holdfast.engine.health import ailments
@@ -31,7 +31,7 @@ from holdfast.stores.vitals import measure, summary, weak_points
 from holdfast.stores.wal import finding
 
 #: Extras of the package → what they bring.
-EXTRAS = {"cli": ("click", "rich")}
+EXTRAS = {"cli": ("click", "rich"), "web": ("starlette", "uvicorn", "httpx2")}
 
 Lines = list[tuple[str, str]]
 
@@ -63,16 +63,17 @@ def _examine(url: str) -> tuple[list[Finding], Lines]:
     where, clock = existing(url), SystemClock()
     began = clock.monotonic()
     try:
-        store = open_store(url, readonly=True)
+        store = open_store(url, readonly=True, patience_s=PATIENCE_S)
     except StoreDamaged as damage:
         return [finding(Problem.of(damage))], _versions()
     try:
-        vitals = measure(url, where, store, clock.monotonic() - began, clock)
         at = now()
+        # Of a coordinator's store only the work is seen from here, not the disk it lies on.
+        vitals = None if where.is_elsewhere else measure(url, where, store, clock.monotonic() - began, clock)
+        place = ([], [("coordinator", url)]) if vitals is None else (weak_points(vitals, at), summary(vitals))
         with store.read() as view:
-            workers = store.workers.all()
-            findings = [*weak_points(vitals, at), *ailments(view, at, workers)]
-            return findings, [*_versions(), *summary(vitals), *_work(view, store)]
+            findings = [*place[0], *ailments(view, at, store.workers.all())]
+            return findings, [*_versions(), *place[1], *_work(view, store)]
     finally:
         store.close()
 

@@ -19,7 +19,6 @@ from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Progress, WorkerState
 from holdfast.rules.explain import COUNTED
-from holdfast.stores.opening import parse_url
 from holdfast.stores.protocol import Durability, HandMade, InstanceQuery, Store, View
 
 
@@ -70,7 +69,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         at=at,
         seq=view.seq,
         store=place.url,
-        durability=Durability.RELAXED if parse_url(place.url).relaxed else Durability.SYNC,
+        durability=store.promises.durability,
         authority=view.get(Authority, AUTHORITY) or Authority(),
         rates=pulse.rates(at),
         recovery=pulse.recovery,

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from holdfast.cli.eventlog import show_events
-from holdfast.cli.target import existing
+from holdfast.cli.target import lying_here
 from holdfast.engine.orphans import plan_orphans
 from holdfast.errors import StoreDamaged
 from holdfast.stores import upkeep
@@ -33,7 +33,7 @@ def check(url: str, output: str) -> None:
 
     Exits 0 if it is well, 1 with findings, 3 if there is no store.
     """
-    existing(url)
+    lying_here(url)
     findings = upkeep.check(url)
     _show(findings, output)
     sys.exit(1 if findings else 0)
@@ -82,7 +82,7 @@ def repair(url: str, yes: bool, accept_snapshot: bool) -> None:  # noqa: FBT001 
 
 def _plan(url: str, *, accept_snapshot: bool) -> upkeep.Plan:
     """Find out what there is to repair: runs without their job where a database has some, else the log."""
-    if existing(url).scheme == "sqlite":
+    if lying_here(url).scheme == "sqlite":
         with suppress(StoreDamaged):  # then there is more to repair than that
             orphans = plan_orphans(url)
             if orphans.is_needed:
@@ -94,7 +94,7 @@ def _plan(url: str, *, accept_snapshot: bool) -> upkeep.Plan:
 @click.argument("url", envvar="HOLDFAST_STORE")
 def snapshot(url: str) -> None:
     """Write a snapshot now, so that opening is fast and old bytes can go."""
-    existing(url)
+    lying_here(url)
     opened = open_store(url)
     try:
         opened.snapshot()

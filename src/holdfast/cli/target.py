@@ -1,7 +1,7 @@
 """Which store a command speaks to. Reading takes no lock and changes nothing; writing is refused while another has it.
 
 A `dir:` or `wal:` belongs to one process. Looking at it from outside reads its files anew, so a look is made only when
-they have changed.
+they have changed. If that process is a coordinator on this machine, it is asked to do what is to be changed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -22,7 +24,7 @@ from holdfast.clock import SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
-from holdfast.errors import InvalidOperation, InvalidValue, NotFound, StoreFailed, UsageError
+from holdfast.errors import InvalidOperation, InvalidValue, NotFound, StoreFailed, StoreLocked, UsageError
 from holdfast.model.commands import Command
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.outcomes import Outcome, Refusal
@@ -39,6 +41,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MARKED = {"dir": "data/feed", "wal": "log"}
 #: How often these marks are looked at, in seconds: such a store rings no bell for other processes.
 MARK_PAUSE_S = 0.1
+#: How long somebody at a terminal waits for a coordinator that gives no answer, in seconds.
+PATIENCE_S = 5.0
 
 
 class Target(NamedTuple):
@@ -78,7 +82,7 @@ class Target(NamedTuple):
             existing(self.url)
         elif not _is_there(where):
             say(f"holdfast: {safe(self.url)} is new")
-        engine = Engine(open_store(self.url))
+        engine = Engine(_open_or_ask(self.url))
         try:
             recover(engine)
             yield engine
@@ -101,7 +105,7 @@ class Reader:
         self._where = existing(url)
         self._url = url
         self._seen = self._fingerprint()
-        self._store: Store | None = open_store(url, readonly=True)
+        self._store: Store | None = open_store(url, readonly=True, patience_s=PATIENCE_S)
 
     @property
     def store(self) -> Store:
@@ -153,6 +157,23 @@ class Reader:
             self._store = None
 
 
+def _open_or_ask(url: str) -> Store:
+    """Open a store for changing, or the coordinator of this machine that has it."""
+    try:
+        return open_store(url, patience_s=PATIENCE_S)
+    except StoreLocked as held:
+        served = str(held.facts.get("url", ""))
+        if not _is_plain_loopback(served):
+            raise
+        say(f"holdfast: {safe(url)} is served at {safe(served)}, which is asked instead")
+        return open_store(served, patience_s=PATIENCE_S)
+
+
+def _is_plain_loopback(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and ip_address(parts.hostname or "::").is_loopback
+
+
 def existing(url: str) -> StoreUrl:
     """Take a URL apart. Raises NotFound if no store is there, InvalidOperation for one that cannot be shared."""
     where = parse_url(url)
@@ -165,6 +186,8 @@ def existing(url: str) -> StoreUrl:
 
 def _is_there(where: StoreUrl) -> bool:
     """Tell whether there is a store. Raises StoreFailed for a directory that is a file."""
+    if where.is_elsewhere:  # whoever asks it will learn that
+        return True
     place = Path(where.path)
     if where.scheme not in _MARKED or not place.exists():
         return place.exists()
@@ -180,6 +203,17 @@ def _is_there(where: StoreUrl) -> bool:
 
 #: What is found in the directory of a store.
 _SIGNS = {"dir": ("holdfast.json", "data/tasks"), "wal": ("journal.json", "log")}
+
+
+def lying_here(url: str) -> StoreUrl:
+    """Take the URL of a store on this machine apart. Raises as `existing`, and InvalidOperation for a coordinator."""
+    where = existing(url)
+    if where.is_elsewhere:
+        raise InvalidOperation(
+            f"{url} is a coordinator: its store can be looked after only where it lies. Nothing was done.",
+            hint="Run the command on that machine, with the URL of the store that `holdfast serve` was given.",
+        )
+    return where
 
 
 def now() -> Timestamp:

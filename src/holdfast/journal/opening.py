@@ -56,6 +56,7 @@ def take_lock(fs: FS, options: JournalOptions, clock: Clock, root: str) -> tuple
             f"{root} is in use by {who}. Nothing was changed.",
             hint=f"It is served at {url}: use that URL in place of the path." if url else hint,
             holder=held.holder.decode(errors="replace"),
+            **({"url": url} if url else {}),
         ) from None
 
 

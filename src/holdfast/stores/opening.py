@@ -37,6 +37,11 @@ class StoreUrl(NamedTuple):
     #: Whether answers may leave up to 10 ms before the sync.
     relaxed: bool
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a coordinator is named, and no place on this machine."""
+        return self.scheme in {"http", "https"}
+
 
 def parse_url(url: str) -> StoreUrl:
     """Take a URL apart. Raises InvalidValue, saying which forms there are."""
@@ -71,11 +76,17 @@ def _can_be_path(path: str) -> bool:
 
 
 def open_store(
-    url: str, *, clock: Clock | None = None, readonly: bool = False, access_token: str | None = None
+    url: str,
+    *,
+    clock: Clock | None = None,
+    readonly: bool = False,
+    access_token: str | None = None,
+    patience_s: float | None = None,
 ) -> Store:
     """Open or create the store a URL names.
 
-    A coordinator may ask for an `access_token`; the others have none.
+    A coordinator may ask for an `access_token`, and one that does not answer is waited for so many seconds; the others
+    have neither.
 
     Raises InvalidValue for a URL that is none, StoreError if the store cannot be opened.
     """
@@ -98,16 +109,16 @@ def open_store(
             )
             return WalStore.open(where.path, clock=clock, options=options, readonly=readonly)
         case "http" | "https":
-            return _open_http(url, clock, access_token)
+            return _open_http(url, clock, access_token, patience_s)
         case _:
             from holdfast.stores.sqlite import SqliteStore  # noqa: PLC0415 - the same
 
             return SqliteStore.open(where.path, network=where.network, readonly=readonly, clock=clock)
 
 
-def _open_http(url: str, clock: Clock | None, access_token: str | None) -> Store:
+def _open_http(url: str, clock: Clock | None, access_token: str | None, patience_s: float | None) -> Store:
     try:
-        from holdfast.stores.http import HttpStore  # noqa: PLC0415 - only what is used is imported
+        from holdfast.stores.http.store import PATIENCE_S, HttpStore  # noqa: PLC0415 - only what is used is imported
     except ModuleNotFoundError as missing:
         if missing.name != "httpx2":
             raise
@@ -115,4 +126,5 @@ def _open_http(url: str, clock: Clock | None, access_token: str | None) -> Store
             "a coordinator is reached with the package httpx2, which is not installed. Nothing was opened.",
             hint="pip install 'holdfast[web]'",
         ) from missing
-    return HttpStore.open(url, access_token=access_token, clock=clock)
+    waits_s = PATIENCE_S if patience_s is None else patience_s
+    return HttpStore.open(url, access_token=access_token, clock=clock, patience_s=waits_s)

@@ -75,7 +75,11 @@ class Serving:
         proxies = _networks(listening.behind_proxy)
         _demand_safe(listening, keyring)
         if parse_url(store_url).scheme in {"http", "https"}:
-            raise InvalidValue(f"{store_url!r} is a coordinator itself. Nothing was opened.", url=store_url)
+            raise InvalidValue(
+                f"{store_url!r} is a coordinator itself. Nothing was opened.",
+                hint="Name a store of this machine with --store; HOLDFAST_STORE may be that of its users.",
+                url=store_url,
+            )
         self._store_url = store_url
         self._clock = clock
         # Behind a proxy everybody comes from this machine or its neighbour: nobody is known by that.

@@ -1,0 +1,74 @@
+"""The command line speaks to a coordinator as to any store; what only a disk can tell is left to where it lies."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from holdfast.cli import target
+from holdfast.web.serving import Listening, Serving
+
+
+@pytest.fixture
+def coordinator(place, filled):
+    """A coordinator over a store with two jobs, and the URL by which everybody else knows it."""
+    filled("a", "b")
+    serving = Serving(place, Listening(port=0))
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    serving.ready.wait()
+    yield serving.url
+    serving.stop()
+    thread.join()
+
+
+def test_jobs_are_seen_made_and_ended_at_a_coordinator(coordinator, holdfast, rows):
+    there = {"env": {"HOLDFAST_STORE": coordinator}}
+    assert {row["job_id"] for row in rows("jobs", "ls", **there)} == {"a", "b"}
+    assert holdfast("jobs", "cancel", "a", **there).exit_code == 0
+    assert holdfast("jobs", "add", "other", "--id", "c", **there).exit_code == 0
+    assert holdfast("jobs", "cancel", "b", "--dry-run", **there).exit_code == 0
+    seen = rows("status", **there)
+    assert (seen["store"], seen["durability"]) == (coordinator, "sync")
+    assert (seen["counts"]["CANCELLED"], seen["counts"]["QUEUED"]) == (1, 2)
+    assert "no live worker knows task other" in holdfast("explain", "c", **there).stdout
+
+
+def test_the_doctor_looks_at_the_work_and_at_no_disk_elsewhere(coordinator, holdfast):
+    said = holdfast("doctor", "-v", env={"HOLDFAST_STORE": coordinator})
+    assert said.exit_code == 0, said.stderr
+    assert "2 wait, 0 run" in said.stderr
+    assert coordinator in said.stderr
+    assert "file system" not in said.stderr
+
+
+@pytest.mark.parametrize("verb", ["check", "repair", "snapshot"])
+def test_a_store_is_looked_after_only_where_it_lies(holdfast, verb):
+    """Nobody is asked, so nobody needs to be there."""
+    said = holdfast("store", verb, "http://127.0.0.1:1")
+    assert said.exit_code == 6
+    assert "Run the command on that machine" in said.stderr
+
+
+def test_nobody_at_a_terminal_waits_long_for_a_coordinator_that_is_not_there(holdfast, monkeypatch):
+    monkeypatch.setattr(target, "PATIENCE_S", 0.0)
+    said = holdfast("jobs", "ls", env={"HOLDFAST_STORE": "http://127.0.0.1:1"})
+    assert said.exit_code == 7
+    assert "Is `holdfast serve` running there?" in said.stderr
+
+
+@pytest.mark.parametrize("place", ["wal", "dir"], indirect=True)
+def test_a_change_to_a_store_that_a_coordinator_of_this_machine_has_is_asked_of_it(coordinator, place, holdfast, rows):
+    said = holdfast("jobs", "cancel", "a")
+    assert said.exit_code == 0, said.stderr
+    assert f"{place} is served at {coordinator}" in said.stderr
+    assert {row["job_id"]: row["status"] for row in rows("jobs", "ls")} == {"a": "CANCELLED", "b": "QUEUED"}
+
+
+def test_only_a_coordinator_of_this_machine_is_asked_without_being_named():
+    assert target._is_plain_loopback("http://127.0.0.1:8480")
+    assert target._is_plain_loopback("http://[::1]:8480")
+    assert not target._is_plain_loopback("http://10.0.0.5:8480")
+    assert not target._is_plain_loopback("https://127.0.0.1:8480")
+    assert not target._is_plain_loopback("")
