@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import LeaseLost
-from holdfast.journal.stats import RECORD_BOUNDS, SYNC_BOUNDS, Histogram
+from holdfast.histogram import RECORD_BOUNDS, SYNC_BOUNDS, Histogram
 from holdfast.model import events as ev
 from holdfast.model.commands import Command, Complete, Fail, GiveUp, Release, Snooze
 from holdfast.model.events import Event
