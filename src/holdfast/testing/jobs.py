@@ -156,9 +156,9 @@ class _InlineEngine(Engine):
         self._depth = 0
         self._counting = threading.Lock()
 
-    def submit_many(self, commands: Sequence[Command]) -> list[Outcome]:
+    def submit_many(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Decide, then work if there is new work."""
-        outcomes = super().submit_many(commands)
+        outcomes = super().submit_many(commands, attempt_s=attempt_s)
         made = [
             job_id for command, outcome in zip(commands, outcomes, strict=True) for job_id in _made(command, outcome)
         ]
