@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.engine.flowadmission import admitted_flow
+from holdfast.engine.flowadmission import admitted_ack, admitted_flow
 from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
 from holdfast.model.commands import (
     Command,
@@ -32,7 +32,8 @@ from holdfast.model.commands import (
     UpdateSchedule,
     UseTemplate,
 )
-from holdfast.model.flowcommands import FlowCommand
+from holdfast.model.flowcommands import AckTurn
+from holdfast.model.orders import FlowOrder
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import (
     MAX_INLINE,
@@ -57,16 +58,46 @@ LISTED = ("artifacts", "progress")
 MAX_COMMAND = 64 << 20
 
 
+class AdmittedAck(AckTurn, frozen=True, kw_only=True, tag="ack_turn"):
+    """The commit of a turn that ran in this process, and that has passed this door in the thread that ran it.
+
+    Only made here: what comes from another process is read as AckTurn.
+    """
+
+
+def admit_own(command: AckTurn, blobs: Blobs) -> AdmittedAck:
+    """Admit what the runtime made of its own structs, whose types need no look.
+
+    Raises UsageError for what cannot be kept, StoreError if a large payload could not be.
+    """
+    ack = admitted_ack(command, blobs)
+    return AdmittedAck(
+        token=ack.token,
+        execution_id=ack.execution_id,
+        delta=ack.delta,
+        activities=ack.activities,
+        messages=ack.messages,
+        metadata=ack.metadata,
+        cancelled=ack.cancelled,
+        cancelled_timers=ack.cancelled_timers,
+        hold_s=ack.hold_s,
+        cmd=ack.cmd,
+        actor=ack.actor,
+    )
+
+
 def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
     """Give the command with its payloads in compact form, large ones as references, or the refusal of a bad one.
 
     Raises StoreError if a large payload could not be kept.
     """
+    if isinstance(command, AdmittedAck):
+        return command
     field = misfit(command)
     if field is not None:
         return refuse(InvalidValue, f"{field}: is not of the type this field takes. Nothing was changed.", field=field)
     try:
-        if isinstance(command, FlowCommand):
+        if isinstance(command, FlowOrder):
             return admitted_flow(command, blobs)
         match command:
             case Enqueue(jobs=jobs):

@@ -76,13 +76,7 @@ def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
                 signals=tuple(_message(signal, blobs, "signals") for signal in command.signals),
             )
         case AckTurn():
-            return replace(
-                command,
-                delta=_delta(command.delta, blobs),
-                activities=tuple(_activity(new, blobs, "worker_items") for new in command.activities),
-                messages=tuple(_message(new, blobs, "orchestrator_items") for new in command.messages),
-                metadata=_metadata(command.metadata, blobs),
-            )
+            return admitted_ack(command, blobs)
         case ResetInstance():
             return replace(
                 command,
@@ -116,6 +110,17 @@ def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
             return _completion(command, completion, blobs)
         case _:
             return command
+
+
+def admitted_ack(command: AckTurn, blobs: Blobs) -> AckTurn:
+    """Give the commit of a turn with everything worked out. Raises UsageError for what cannot be kept."""
+    return replace(
+        command,
+        delta=_delta(command.delta, blobs),
+        activities=tuple([_activity(new, blobs, "worker_items") for new in command.activities]),
+        messages=tuple([_message(new, blobs, "orchestrator_items") for new in command.messages]),
+        metadata=_metadata(command.metadata, blobs),
+    )
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -26,25 +26,29 @@ class TurnWatch:
 
     def note(self, events: Iterable[ev.Event], now: Timestamp, monotonic: float) -> None:
         """Learn from committed events which locks live, and for how long."""
-        for event in events:
-            if type(event) not in _WATCHED:
-                continue
-            match event:
-                case ev.TurnLocked(token=token, locked_until=until) | ev.TurnExtended(token=token, locked_until=until):
-                    self._set(token, monotonic + seconds_between(now, until))
-                case ev.TurnCommitted(token=token, held_until=held):
-                    if token is not None:
-                        self._set(token, None if held is None else monotonic + seconds_between(now, held))
-                case ev.TurnAbandoned(token=token) | ev.TurnExpired(token=token):
-                    self._set(token, None)
-                case _:
-                    pass
-
-    def _set(self, token: Token, deadline: float | None) -> None:
+        deadlines: dict[Timestamp, float] = {}
         with self._lock:
-            if deadline is None:
-                self._deadlines.pop(token, None)
-            else:
+            for event in events:
+                if type(event) not in _WATCHED:
+                    continue
+                until: Timestamp | None = None
+                match event:
+                    case ev.TurnCommitted():
+                        if event.token is None:
+                            continue
+                        token, until = event.token, event.held_until
+                    case ev.TurnLocked() | ev.TurnExtended():
+                        token, until = event.token, event.locked_until
+                    case ev.TurnAbandoned() | ev.TurnExpired():
+                        token = event.token
+                    case _:
+                        continue
+                if until is None:
+                    self._deadlines.pop(token, None)
+                    continue
+                deadline = deadlines.get(until)
+                if deadline is None:
+                    deadline = deadlines[until] = monotonic + seconds_between(now, until)
                 self._deadlines[token] = deadline
 
     def limit(self, token: Token, deadline: float) -> None:

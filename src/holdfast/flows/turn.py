@@ -294,7 +294,7 @@ class Turn:
 
     def take_steps(self) -> list[StepCall]:
         """Give the steps to run now; none while an earlier one's outcome is not committed (`must_commit`)."""
-        if self.stage != "running" or self.must_commit:
+        if self._is_step_uncommitted or self.stage != "running":
             return []
         execution = self._live()
         ready, execution.waiting_steps = execution.unstarted_steps(), []
@@ -324,7 +324,9 @@ class Turn:
 
     def take_stopped_steps(self) -> list[int]:
         """Give the numbers of running steps that nobody waits for any more."""
-        execution = self._live()
+        execution = self.execution
+        if execution is None or not execution.stopped_steps:
+            return []
         stopped, execution.stopped_steps = execution.stopped_steps, []
         return stopped
 
@@ -336,7 +338,7 @@ class Turn:
     @property
     def is_idle(self) -> bool:
         """No step runs or waits: the turn can end."""
-        return self.stage != "running" or not self._live().steps
+        return self.execution is None or not self.execution.steps or self.stage != "running"
 
     # --- committing ---------------------------------------------------------------------------------------------------
 

@@ -19,11 +19,14 @@ MAX_WAITING = 20
 
 def waiting_on(execution: Execution) -> tuple[str, ...]:
     """Say what it waits for, one line each."""
+    lines: list[str] = []
+    if execution.open or execution.timers:
+        lines += islice(chain(_asked(execution), _timers(execution)), MAX_WAITING)
+    lines += [describe_step(step.step_no, step.name) for step in islice(execution.steps.values(), MAX_WAITING)]
     total = len(execution.open) + len(execution.timers) + len(execution.steps)
-    lines = list(islice(chain(_asked(execution), _timers(execution), _steps(execution)), MAX_WAITING))
-    if total > len(lines):
-        lines.append(f"and {total - len(lines)} more")
-    lines.extend(f"signal {name!r}" for name in execution.mailboxes.awaited()[:MAX_WAITING])
+    if total > MAX_WAITING:
+        lines[MAX_WAITING:] = [f"and {total - MAX_WAITING} more"]
+    lines += [f"signal {name!r}" for name in execution.mailboxes.awaited()[:MAX_WAITING]]
     return tuple(lines)
 
 
@@ -35,11 +38,6 @@ def _asked(execution: Execution) -> Iterator[str]:
 def _timers(execution: Execution) -> Iterator[str]:
     for event_id, timer in execution.timers.items():
         yield f"timer {event_id} until {timer.fire_at_ms}"
-
-
-def _steps(execution: Execution) -> Iterator[str]:
-    for step in execution.steps.values():
-        yield describe_step(step.step_no, step.name)
 
 
 def _line(event_id: int, kind: AnyKind) -> str:

@@ -12,7 +12,7 @@ from holdfast.model.events import Asked, Closed
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, RetryMode
-from holdfast.model.orders import Order
+from holdfast.model.orders import FlowOrder
 from holdfast.model.payloads import EMPTY, NULL
 from holdfast.model.times import Timestamp
 
@@ -121,7 +121,7 @@ class VersionRange(msgspec.Struct, frozen=True, kw_only=True):
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-class SendMessage(Order, frozen=True, kw_only=True, tag="send_message"):
+class SendMessage(FlowOrder, frozen=True, kw_only=True, tag="send_message"):
     """Put an item into the orchestrator queue."""
 
     message: NewMessage
@@ -131,7 +131,7 @@ class SendMessage(Order, frozen=True, kw_only=True, tag="send_message"):
     hold_s: float | None = None
 
 
-class FetchTurn(Order, frozen=True, kw_only=True, tag="fetch_turn"):
+class FetchTurn(FlowOrder, frozen=True, kw_only=True, tag="fetch_turn"):
     """Lock the first instance that something came in for, or the first few."""
 
     lock_s: float
@@ -142,13 +142,13 @@ class FetchTurn(Order, frozen=True, kw_only=True, tag="fetch_turn"):
     versions: tuple[VersionRange, ...] | None = None
 
 
-class FetchMore(Order, frozen=True, kw_only=True, tag="fetch_more"):
+class FetchMore(FlowOrder, frozen=True, kw_only=True, tag="fetch_more"):
     """Take what came in since, under a lock that is held."""
 
     token: Token
 
 
-class AckTurn(Order, frozen=True, kw_only=True, tag="ack_turn"):
+class AckTurn(FlowOrder, frozen=True, kw_only=True, tag="ack_turn"):
     """Make a turn's results durable, all or none, and let the instance go."""
 
     token: Token
@@ -165,7 +165,7 @@ class AckTurn(Order, frozen=True, kw_only=True, tag="ack_turn"):
     hold_s: float | None = None
 
 
-class AbandonTurn(Order, frozen=True, kw_only=True, tag="abandon_turn"):
+class AbandonTurn(FlowOrder, frozen=True, kw_only=True, tag="abandon_turn"):
     """Give an instance back with its messages."""
 
     token: Token
@@ -175,21 +175,21 @@ class AbandonTurn(Order, frozen=True, kw_only=True, tag="abandon_turn"):
     reason: str | None = None
 
 
-class RenewTurn(Order, frozen=True, kw_only=True, tag="renew_turn"):
+class RenewTurn(FlowOrder, frozen=True, kw_only=True, tag="renew_turn"):
     """Keep a lock."""
 
     token: Token
     lock_s: float
 
 
-class ParkMessages(Order, frozen=True, kw_only=True, tag="park_messages"):
+class ParkMessages(FlowOrder, frozen=True, kw_only=True, tag="park_messages"):
     """Set messages of a turn aside that its holder cannot read."""
 
     token: Token
     messages: tuple[int, ...]
 
 
-class AppendHistory(Order, frozen=True, kw_only=True, tag="append_history"):
+class AppendHistory(FlowOrder, frozen=True, kw_only=True, tag="append_history"):
     """Write events into a history by hand; for import and repair."""
 
     instance_id: str
@@ -200,13 +200,13 @@ class AppendHistory(Order, frozen=True, kw_only=True, tag="append_history"):
 # --- activities -------------------------------------------------------------------------------------------------------
 
 
-class StartActivity(Order, frozen=True, kw_only=True, tag="start_activity"):
+class StartActivity(FlowOrder, frozen=True, kw_only=True, tag="start_activity"):
     """Create the job of an activity."""
 
     activity: NewActivity
 
 
-class FetchActivity(Order, frozen=True, kw_only=True, tag="fetch_activity"):
+class FetchActivity(FlowOrder, frozen=True, kw_only=True, tag="fetch_activity"):
     """Take the first activity of these queues."""
 
     worker_id: str
@@ -219,7 +219,7 @@ class FetchActivity(Order, frozen=True, kw_only=True, tag="fetch_activity"):
     affinity_s: float = 0.0
 
 
-class AckActivity(Order, frozen=True, kw_only=True, tag="ack_activity"):
+class AckActivity(FlowOrder, frozen=True, kw_only=True, tag="ack_activity"):
     """End an activity and tell whom it concerns."""
 
     token: Token
@@ -233,7 +233,7 @@ class AckActivity(Order, frozen=True, kw_only=True, tag="ack_activity"):
     retryable: bool = False
 
 
-class AbandonActivity(Order, frozen=True, kw_only=True, tag="abandon_activity"):
+class AbandonActivity(FlowOrder, frozen=True, kw_only=True, tag="abandon_activity"):
     """Give an activity back."""
 
     token: Token
@@ -241,14 +241,14 @@ class AbandonActivity(Order, frozen=True, kw_only=True, tag="abandon_activity"):
     given_back: bool = False
 
 
-class RenewActivity(Order, frozen=True, kw_only=True, tag="renew_activity"):
+class RenewActivity(FlowOrder, frozen=True, kw_only=True, tag="renew_activity"):
     """Keep an activity's lease."""
 
     token: Token
     lease_s: float
 
 
-class RenewSessions(Order, frozen=True, kw_only=True, tag="renew_sessions"):
+class RenewSessions(FlowOrder, frozen=True, kw_only=True, tag="renew_sessions"):
     """Keep the sessions of these owners that live and were heard of within `idle_s`."""
 
     owner_ids: tuple[str, ...]
@@ -256,7 +256,7 @@ class RenewSessions(Order, frozen=True, kw_only=True, tag="renew_sessions"):
     idle_s: float
 
 
-class CleanSessions(Order, frozen=True, kw_only=True, tag="clean_sessions"):
+class CleanSessions(FlowOrder, frozen=True, kw_only=True, tag="clean_sessions"):
     """Forget lapsed sessions that no waiting or running job names."""
 
     limit: int = 500
@@ -265,7 +265,7 @@ class CleanSessions(Order, frozen=True, kw_only=True, tag="clean_sessions"):
 # --- instances --------------------------------------------------------------------------------------------------------
 
 
-class StartInstance(Order, frozen=True, kw_only=True, tag="start_instance"):
+class StartInstance(FlowOrder, frozen=True, kw_only=True, tag="start_instance"):
     """Begin an instance, unless its id is taken."""
 
     message: NewMessage
@@ -273,7 +273,7 @@ class StartInstance(Order, frozen=True, kw_only=True, tag="start_instance"):
     signals: tuple[NewMessage, ...] = ()
 
 
-class TellInstance(Order, frozen=True, kw_only=True, tag="tell_instance"):
+class TellInstance(FlowOrder, frozen=True, kw_only=True, tag="tell_instance"):
     """Send something to an instance that is there and has not ended."""
 
     message: NewMessage
@@ -289,7 +289,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: Timestamp | None = None
 
 
-class ResetInstance(Order, frozen=True, kw_only=True, tag="reset_instance"):
+class ResetInstance(FlowOrder, frozen=True, kw_only=True, tag="reset_instance"):
     """Have an instance that is over or blocked go on from an earlier point, as its next execution."""
 
     instance_id: str
@@ -309,7 +309,7 @@ class ResetInstance(Order, frozen=True, kw_only=True, tag="reset_instance"):
     reason: str = ""
 
 
-class ForkInstance(Order, frozen=True, kw_only=True, tag="fork_instance"):
+class ForkInstance(FlowOrder, frozen=True, kw_only=True, tag="fork_instance"):
     """Begin an instance with a copy of another's history."""
 
     instance_id: str
@@ -324,7 +324,7 @@ class ForkInstance(Order, frozen=True, kw_only=True, tag="fork_instance"):
     keys: tuple[KeyWish, ...] = ()
 
 
-class FailInstance(Order, frozen=True, kw_only=True, tag="fail_instance"):
+class FailInstance(FlowOrder, frozen=True, kw_only=True, tag="fail_instance"):
     """End an instance that no code can end: it is blocked, or its history cannot be read."""
 
     instance_id: str
@@ -348,7 +348,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: msgspec.Raw = NULL
 
 
-class ImportInstance(Order, frozen=True, kw_only=True, tag="import_instance"):
+class ImportInstance(FlowOrder, frozen=True, kw_only=True, tag="import_instance"):
     """Keep an instance that ended elsewhere."""
 
     instance_id: str
@@ -358,7 +358,7 @@ class ImportInstance(Order, frozen=True, kw_only=True, tag="import_instance"):
     keys: tuple[KeyWish, ...] = ()
 
 
-class DeleteInstances(Order, frozen=True, kw_only=True, tag="delete_instances"):
+class DeleteInstances(FlowOrder, frozen=True, kw_only=True, tag="delete_instances"):
     """Delete exactly these instances, which must be whole trees."""
 
     instance_ids: tuple[str, ...]
@@ -367,7 +367,7 @@ class DeleteInstances(Order, frozen=True, kw_only=True, tag="delete_instances"):
     tree: bool = False
 
 
-class DeleteEnded(Order, frozen=True, kw_only=True, tag="delete_ended"):
+class DeleteEnded(FlowOrder, frozen=True, kw_only=True, tag="delete_ended"):
     """Delete ended roots with their trees, oldest end first."""
 
     instance_ids: tuple[str, ...] | None = None
@@ -375,7 +375,7 @@ class DeleteEnded(Order, frozen=True, kw_only=True, tag="delete_ended"):
     limit: int = 1000
 
 
-class PruneExecutions(Order, frozen=True, kw_only=True, tag="prune_executions"):
+class PruneExecutions(FlowOrder, frozen=True, kw_only=True, tag="prune_executions"):
     """Delete old executions of an instance, never its current one."""
 
     instance_id: str
@@ -383,14 +383,14 @@ class PruneExecutions(Order, frozen=True, kw_only=True, tag="prune_executions"):
     completed_before: Timestamp | None = None
 
 
-class AnnounceHandlers(Order, frozen=True, kw_only=True, tag="announce_handlers"):
+class AnnounceHandlers(FlowOrder, frozen=True, kw_only=True, tag="announce_handlers"):
     """Say which workflows a worker has code for; what waited for it is delivered at once."""
 
     #: `name` for any version, or `name version`.
     handlers: tuple[str, ...]
 
 
-class AnswerDecision(Order, frozen=True, kw_only=True, tag="answer_decision"):
+class AnswerDecision(FlowOrder, frozen=True, kw_only=True, tag="answer_decision"):
     """Answer a question of a workflow."""
 
     decision_id: str

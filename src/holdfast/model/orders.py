@@ -12,3 +12,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     cmd: str = ""
     #: Who asks; empty for the embedding program itself.
     actor: str = ""
+
+
+class FlowOrder(Order, frozen=True, kw_only=True):
+    """What all commands about instances have in common: one look tells them from those about jobs."""

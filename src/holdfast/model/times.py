@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NewType
 
 from holdfast.errors import InvalidValue
@@ -35,6 +36,7 @@ def moment(when: Timestamp) -> datetime:
     return datetime.fromisoformat(when)
 
 
+@lru_cache(64)  # all commands of a batch share one `now`, and most of them the seconds
 def later(when: Timestamp, seconds: float) -> Timestamp:
     """Give the moment `seconds` after `when` (before it, if negative), within the calendar."""
     try:

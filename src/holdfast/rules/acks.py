@@ -51,6 +51,7 @@ from holdfast.rules.turns import demand_free, live
 #: Old executions that one commit forgets.
 FORGOTTEN = 100
 _ENDED_CLOSED = msgspec.Raw(b'{"by":"ended"}')
+_DONE = Done()
 
 
 def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
@@ -73,26 +74,26 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     jobs = create_activities(state, command.activities, command, now) if command.activities else []
     if isinstance(jobs, Refusal):
         return answer(jobs)
-    return answer(
-        Done(),
-        *_too_late(commit, command, turn),
-        committed,
-        *commit.appended(command.delta),
-        *jobs,
-        *cancel_activities(state, command.cancelled, jobs, command),
-        *_posted(state, command, turn, now),
-        *_stopped_timers(state, command, turn),
-        *_outdated(state, commit, command),
-        *(next_in_line(state, (commit.schedule_id(turn),), (turn.instance_id,), command.cmd) if over else ()),
-    )
+    # Most commits are those of a step, and have events only.
+    events: list[Event] = [*_too_late(commit, command, turn), committed, *commit.appended(command.delta), *jobs]
+    if command.cancelled:
+        events += cancel_activities(state, command.cancelled, jobs, command)
+    if command.messages:
+        events += _posted(state, command, turn, now)
+    if command.cancelled_timers:
+        events += _stopped_timers(state, command, turn)
+    if command.metadata.keep_executions is not None:
+        events += _outdated(state, commit, command)
+    if over:
+        events += next_in_line(state, (commit.schedule_id(turn),), (turn.instance_id,), command.cmd)
+    return Decision(tuple(events), _DONE)
 
 
-def _too_late(commit: Commit, command: AckTurn, turn: Turn) -> Iterator[Event]:
+def _too_late(commit: Commit, command: AckTurn, turn: Turn) -> list[MessageDropped]:
     """Tell of each message that came when its instance had ended: nobody reads it, and who sent it may look for it."""
-    if commit.instance is None or commit.instance.status not in OVER or command.delta.events:
-        return
-    for seq in turn.messages:
-        yield MessageDropped(message=seq, reason="ended", cmd=command.cmd)
+    if command.delta.events or commit.instance is None or commit.instance.status not in OVER:
+        return []
+    return [MessageDropped(message=seq, reason="ended", cmd=command.cmd) for seq in turn.messages]
 
 
 def _outdated(state: State, commit: Commit, command: AckTurn) -> Iterator[Event]:
@@ -123,8 +124,6 @@ def decide_append(state: State, command: AppendHistory, now: Timestamp) -> Decis
 
 def _posted(state: State, command: AckTurn, turn: Turn, now: Timestamp) -> Sequence[Event]:
     """Send messages; timers that are stopped by the same commit never come to be."""
-    if not command.messages:
-        return ()
     post = Post(state, command, now, known=(turn.instance_id,))
     stopped = set(command.cancelled_timers)
     for new in command.messages:
@@ -156,10 +155,11 @@ class Commit:
     def problem(self, delta: Delta, metadata: Metadata) -> Refusal | None:
         """Say what cannot be committed: an id that is taken, another end than the one there was."""
         seen: set[int] = set()
+        highest = 0 if self.execution is None else self.execution.last_event_id
         for new in delta.events:
             if new.event_id < 1:
                 return refuse(InvalidValue, "event_id must be >= 1", field="event_id")
-            if new.event_id in seen or self._has(new.event_id):
+            if new.event_id in seen or (new.event_id <= highest and self._has(new.event_id)):
                 where = f"Duplicate event_id {new.event_id} in execution {self.execution_id}"
                 return refuse(InvalidOperation, where, instance=self.instance_id, event_id=new.event_id)
             seen.add(new.event_id)
@@ -170,10 +170,8 @@ class Commit:
         return None
 
     def _has(self, event_id: int) -> bool:
-        execution = self.execution
-        if execution is None or event_id > execution.last_event_id:
-            return False
-        return self.state.get(HistoryRow, history_key(execution.history_id, event_id)) is not None
+        assert self.execution is not None
+        return self.state.get(HistoryRow, history_key(self.execution.history_id, event_id)) is not None
 
     def _ended_as(self) -> InstanceStatus | None:
         ended = self.execution is not None and self.execution.status is not InstanceStatus.RUNNING
@@ -214,6 +212,7 @@ class Commit:
             parent = metadata.parent_instance_id or delta.parent_instance_id or said
             digest = delta.digest if start is None else start.digest
         running = InstanceStatus.RUNNING if self.execution is None else self.execution.status
+        ends = self.ends(metadata)
         return TurnCommitted(
             instance_id=self.instance_id,
             execution_id=self.execution_id,
@@ -230,9 +229,9 @@ class Commit:
             said=delta.said,
             custom_status=delta.custom_status,
             keys=keys,
-            kept_keys=tuple(self._touched(keys)) if self.ends(metadata) else (),
+            kept_keys=tuple(self._touched(keys)) if ends else (),
             asked=delta.asked,
-            closed=(*delta.closed, *self.left_open(delta)) if self.ends(metadata) else delta.closed,
+            closed=(*delta.closed, *self.left_open(delta)) if ends else delta.closed,
             held_until=held_until,
             cmd=self.order.cmd,
             actor=self.order.actor,
@@ -243,10 +242,10 @@ class Commit:
         found = (self.state.get(Message, message_key(seq)) for seq in (turn.messages if turn is not None else ()))
         return next((message for message in found if message is not None and message.is_start), None)
 
-    def appended(self, delta: Delta) -> Iterator[Event]:
+    def appended(self, delta: Delta) -> list[HistoryAppended]:
         """Give one event of the feed for each of the history."""
-        for new in delta.events:
-            yield HistoryAppended(
+        return [
+            HistoryAppended(
                 instance_id=self.instance_id,
                 execution_id=self.execution_id,
                 event_id=new.event_id,
@@ -254,6 +253,8 @@ class Commit:
                 cmd=self.order.cmd,
                 actor=self.order.actor,
             )
+            for new in delta.events
+        ]
 
     # --- keys and questions -----------------------------------------------------------------------------------------
 

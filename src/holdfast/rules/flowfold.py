@@ -158,8 +158,8 @@ def _committed(state: State, event: ev.TurnCommitted, stamp: Stamp) -> list[Chan
             changes.append(Change(Turn, turn.instance_id, None))
         else:
             held = replace(turn, locked_until=event.held_until, messages=(), reason=None, reason_at=None, seq=stamp.seq)
-            changes.append(put(held))
-    changes += [put(_instance(state, event, stamp)), put(_execution(state, event, stamp))]
+            changes.append(Change(Turn, held.instance_id, held))
+    changes += [Change(Instance, event.instance_id, _instance(state, event, stamp)), *_execution(state, event, stamp)]
     if event.keys or event.kept_keys:
         changes += _keys(state, event)
     if event.asked or event.closed:
@@ -181,15 +181,18 @@ def _instance(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Instance:
             digest=event.digest,
             schedule_id=event.schedule_id,
         )
-    current = event.execution_id >= instance.current_execution_id
-    if current:
-        done = instance.completed_at or stamp.ts
+    if event.execution_id >= instance.current_execution_id and (
+        event.execution_id != instance.current_execution_id
+        or event.status is not InstanceStatus.RUNNING
+        or instance.status is not InstanceStatus.RUNNING
+    ):
+        over = event.status in OVER
         instance = replace(
             instance,
             current_execution_id=event.execution_id,
             status=event.status,
-            completed_at=done if event.status in OVER else None,
-            keep_until=(event.keep_until or instance.keep_until) if event.status in OVER else None,
+            completed_at=(instance.completed_at or stamp.ts) if over else None,
+            keep_until=(event.keep_until or instance.keep_until) if over else None,
         )
     return replace(
         instance,
@@ -202,20 +205,24 @@ def _instance(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Instance:
     )
 
 
-def _execution(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Execution:
-    execution = state.get(Execution, execution_key(event.instance_id, event.execution_id))
-    if execution is None:
-        execution = Execution(event.instance_id, event.execution_id, history_id=stamp.seq, started_at=stamp.ts)
+def _execution(state: State, event: ev.TurnCommitted, stamp: Stamp) -> list[Change]:
+    """Begin or end an execution; most commits are about one that goes on, and say nothing of it."""
+    key = execution_key(event.instance_id, event.execution_id)
+    before = state.get(Execution, key)
+    execution = before or Execution(event.instance_id, event.execution_id, history_id=stamp.seq, started_at=stamp.ts)
     if execution.status is not InstanceStatus.RUNNING and execution.status is not event.status:
         raise contradiction(stamp, f"an execution ends as {event.status} a second time")
-    done = execution.completed_at or stamp.ts
-    return replace(
+    is_running = event.status is InstanceStatus.RUNNING
+    if before is not None and is_running and event.output == NULL and event.pinned_engine_version is None:
+        return []
+    after = replace(
         execution,
         status=event.status,
-        completed_at=None if event.status is InstanceStatus.RUNNING else done,
+        completed_at=None if is_running else execution.completed_at or stamp.ts,
         output=execution.output if event.output == NULL else event.output,
         pinned_engine_version=event.pinned_engine_version or execution.pinned_engine_version,
     )
+    return [Change(Execution, key, after)]
 
 
 def _keys(state: State, event: ev.TurnCommitted) -> Iterator[Change]:

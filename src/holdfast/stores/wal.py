@@ -205,8 +205,11 @@ class WalStore:
         """Append all groups and wait until they are on disk; on failure take everything back."""
         interruption: BaseException | None = None
         try:
+            at, last = moment(groups[0][1]), groups[0][1]
             for events, ts in groups:
-                ticket = self.journal.append(events, ts=moment(ts), v=SCHEMA_VERSION)
+                if ts != last:
+                    at, last = moment(ts), ts
+                ticket = self.journal.append(events, ts=at, v=SCHEMA_VERSION)
             self._demand_same_seq(ticket.last_seq)
             reach("wal.appended")
             try:

@@ -17,14 +17,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
+from holdfast.engine.admission import admit_own
 from holdfast.engine.engine import Engine
-from holdfast.errors import HistoryCorrupt, LeaseLost, StoreBusy, UnknownLease
+from holdfast.errors import HistoryCorrupt, LeaseLost, StoreBusy, StoreError, UnknownLease, UsageError
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
 from holdfast.flows.provider.contents import events_of
 from holdfast.flows.provider.translating import orchestration_item, readable
 from holdfast.flows.residents import Residents
-from holdfast.model.flowcommands import AnnounceHandlers, FetchMore, FetchTurn, ParkMessages, RenewTurn
+from holdfast.flows.steps import StepCall
+from holdfast.model.flowcommands import AckTurn, AnnounceHandlers, FetchMore, FetchTurn, ParkMessages, RenewTurn
 from holdfast.model.history import Event
 from holdfast.model.instances import HistoryRow, history_key
 from holdfast.model.kinds import OrchestrationStarted
@@ -91,7 +93,14 @@ class TurnDesk:
         self._size = turns
         self._crew = Crew(turns)
         self._residents = Residents(residents)
-        self._playing = Playing(definitions, engine.store.blobs, engine.new_id, self._now_ms, self._may_send)
+        self._playing = Playing(
+            definitions,
+            engine.store.blobs,
+            engine.new_id,
+            self._now_ms,
+            may_send=self._may_send,
+            admit=self._admit,
+        )
         self._lock = threading.Lock()
         self._stints: dict[int, Stint] = {}
         self._outbox: deque[Errand] = deque()
@@ -180,9 +189,12 @@ class TurnDesk:
         elif reply.code in _GONE:
             self._lose(stint, reply.message)
         else:
-            # What the workflow wants cannot be kept. It counts: so it ends, and its end says why.
-            log.error("turn.refused", extra={"instance": stint.instance, "problem": reply.message})
-            self._give_back(stint, reply.message, counted=True, delay_s=BROKEN_S)
+            self._cannot_keep(stint, reply.message)
+
+    def _cannot_keep(self, stint: Stint, problem: str) -> None:
+        """Give back what wants something that cannot be kept. It counts: so it ends, and its end says why."""
+        log.error("turn.refused", extra={"instance": stint.instance, "problem": problem})
+        self._give_back(stint, problem, counted=True, delay_s=BROKEN_S)
 
     def _fetched(self, errand: Errand, reply: Reply, now: float) -> None:
         if isinstance(reply, Refusal):
@@ -362,6 +374,15 @@ class TurnDesk:
             stint.is_sending = True
             return True
 
+    def _admit(self, ack: AckTurn) -> AckTurn:
+        """Admit a commit here, in the thread that ran the turn; where another process decides, that one does."""
+        if not self._engine.is_authority:
+            return ack
+        try:
+            return admit_own(ack, self._engine.store.blobs)
+        except StoreError:
+            return ack  # the pump meets the same trouble, and knows what to do
+
     def _end(self, stint: Stint) -> None:
         stint.is_gone = True
         self._stints.pop(stint.token, None)
@@ -441,18 +462,25 @@ class TurnDesk:
         """Advance the turn; have done what it wants, but for a step that this thread can run itself."""
         playing = self._playing
         try:
-            # Not within the code, in which an exception may strike at any instruction: the store is spoken to.
-            ready = [one.open() if isinstance(one, Opened) else one for one in inputs]
-            refused = playing.refused(stint, ready[0]) if isinstance(ready[0], Ready) else None
-            if refused is not None:
-                return self._carry_out(stint, refused)
-            if not stint.code.run(lambda: playing.deliver(stint, ready), self.now()):
+            first = inputs[0]
+            if isinstance(first, Opened):
+                # Not within the code, in which an exception may strike at any instruction: the store is spoken to.
+                ready = first.open()
+                refused = playing.refused(stint, ready)
+                if refused is not None:
+                    return self._carry_out(stint, refused)
+                inputs = [ready, *inputs[1:]]
+            news = len(inputs) > 1 or not isinstance(first, Committed)
+            if news and not stint.code.run(lambda: playing.deliver(stint, inputs), self.now()):
                 return None
             wanted = playing.wanted(stint)
         except StoreBusy as problem:
             # What it begins with could not be read: no fault of the turn, which did not begin.
             log.warning("turn.unread", extra={"instance": stint.instance, "problem": problem.message})
             self._give_back(stint, None, counted=False, delay_s=BROKEN_S)
+            return None
+        except UsageError as problem:
+            self._cannot_keep(stint, problem.message)
             return None
         except BaseException as problem:
             # A fault of ours, of the store, or of code that breaks what runs it: no reason to lose the instance.
@@ -462,11 +490,12 @@ class TurnDesk:
         return self._carry_out(stint, wanted)
 
     def _carry_out(self, stint: Stint, wanted: Outcome) -> StepRun | None:
-        with self._lock:
-            stopped = [stint.steps.pop(number, None) for number in wanted.stopped]
-        for step in stopped:
-            if step is not None:
-                step.stop()
+        if wanted.stopped:
+            with self._lock:
+                stopped = [stint.steps.pop(number, None) for number in wanted.stopped]
+            for step in stopped:
+                if step is not None:
+                    step.stop()
         if wanted.resident is not None:
             wanted.resident.history_id = stint.locked.history_id
             self._residents.keep(wanted.resident)  # nobody can fetch it before the lock is let go
@@ -487,13 +516,15 @@ class TurnDesk:
                 _let_go(stint)
             self._poke()
             return None
-        return self._begin_steps(stint, wanted)
+        return self._begin_steps(stint, wanted.steps)
 
-    def _begin_steps(self, stint: Stint, wanted: Outcome) -> StepRun | None:
+    def _begin_steps(self, stint: Stint, calls: Sequence[StepCall]) -> StepRun | None:
         def ended(number: int, outcome: StepOutcome) -> None:
-            self._step_ended(stint, number, outcome)
+            with self._lock:
+                stint.steps.pop(number, None)
+                self._put(stint, StepEnded(number, outcome))
 
-        runs = [StepRun(call, self, ended) for call in wanted.steps]
+        runs = [StepRun(call, self, ended) for call in calls]
         mine: StepRun | None = None
         with self._lock:
             if stint.is_gone:
@@ -510,11 +541,6 @@ class TurnDesk:
             else:
                 self._crew.put(run.run_here)
         return mine
-
-    def _step_ended(self, stint: Stint, number: int, outcome: StepOutcome) -> None:
-        with self._lock:
-            stint.steps.pop(number, None)
-            self._put(stint, StepEnded(number, outcome))
 
     def _open(self, locked: LockedTurn) -> Ready:
         """Read what a turn begins with: nothing of its history, if it is in memory here."""

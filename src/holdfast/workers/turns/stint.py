@@ -39,6 +39,7 @@ log = logging.getLogger("holdfast.worker")
 
 #: Seconds a lock lives without being renewed, and between two renewals.
 LOCK_S, RENEW_S = 30.0, 10.0
+LOCK_MS = round(LOCK_S * 1000)
 #: Seconds after which what a turn has decided is committed although a step still runs.
 IDLE_S = 0.05
 #: Seconds until a turn that broke is tried again.
@@ -165,10 +166,13 @@ class Playing:
         blobs: Blobs,
         new_id: Callable[[], str],
         now_ms: Callable[[], int],
+        *,
         may_send: Callable[[Stint], bool],
+        admit: Callable[[AckTurn], AckTurn],
     ) -> None:
-        """Ask `may_send` before anything is taken out of a turn to be committed."""
+        """Ask `may_send` before anything is taken out of a turn to be committed; `admit` what was."""
         self._may_send = may_send
+        self._admit = admit
         self._definitions = definitions
         self._blobs = blobs
         self._new_id = new_id
@@ -191,7 +195,7 @@ class Playing:
                 case Idled():
                     stint.wants_commit = True
                 case Opened() | Committed():
-                    pass
+                    pass  # the first is opened by whoever delivers, the second only lets the turn go on
 
     def _items(self, stint: Stint, messages: Sequence[Delivered]) -> list[WorkItem]:
         items, unreadable = readable(self._blobs, messages)
@@ -241,17 +245,18 @@ class Playing:
                 counted=False,
                 delay_s=_rarer(stint) if unregistered else turn.abandoned.delay_s,
             )
-        stopped = turn.take_stopped_steps() if turn.execution is not None else ()
-        must_commit = turn.is_idle or turn.must_commit or (stint.wants_commit and turn.has_news)
+        stopped = turn.take_stopped_steps()
+        is_idle = turn.is_idle
+        must_commit = is_idle or turn.must_commit or (stint.wants_commit and turn.has_news)
         if stint.is_sending or (must_commit and not self._may_send(stint)):
             return Outcome(stopped=stopped)
-        if turn.is_idle:
+        if is_idle:
             resident = turn.execution if turn.stage == "running" else None
             return Outcome(ack=self._ack(stint, turn.commit()), is_last=True, stopped=stopped, resident=resident)
         if must_commit:
             stint.wants_commit = False
             hand_over = self.is_draining and not stint.steps
-            until_ms = self._now_ms() + (0 if hand_over else round(LOCK_S * 1000))
+            until_ms = self._now_ms() + (0 if hand_over else LOCK_MS)
             ack = self._ack(stint, turn.commit(hold_until_ms=until_ms), None if hand_over else LOCK_S)
             return Outcome(ack=ack, is_last=hand_over, stopped=stopped)
         stint.wants_commit = False
@@ -261,7 +266,7 @@ class Playing:
         return Outcome(steps=turn.take_steps(), stopped=stopped)
 
     def _ack(self, stint: Stint, commit: TurnCommit, hold: float | None = None) -> AckTurn:
-        return ack_command(_OPERATION, stint.token, commit, self._new_id, hold)
+        return self._admit(ack_command(_OPERATION, stint.token, commit, self._new_id, hold))
 
     def _abandon(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> Outcome:
         return Outcome(abandon=abandon(stint, reason, counted=counted, delay_s=delay_s), is_last=True)
