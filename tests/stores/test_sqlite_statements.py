@@ -104,6 +104,9 @@ SEARCHES = {
     "event_row": ["PRIMARY KEY (history_id=? AND event_id=?)"],
     "message": ["INTEGER PRIMARY KEY (rowid=?)"],
     "turn": ["sqlite_autoindex_turns_1 (instance_id=?)"],
+    "go_on_instance": ["sqlite_autoindex_instances_1 (instance_id=?)"],
+    "lengthen_execution": ["sqlite_autoindex_executions_2 (instance_id=? AND execution_id=?)"],
+    "hold_turn": ["sqlite_autoindex_turns_1 (instance_id=?)"],
     "key_value": ["sqlite_autoindex_instance_kv_1 (instance_id=? AND key=?)"],
     "turn_by_token": ["sqlite_autoindex_turns_2 (token=?)"],
     "due_turns": ["ix_turns_lock (locked_until<?)"],
@@ -169,7 +172,7 @@ def test_every_block_is_used_and_every_use_has_a_block():
     folder = Path(sqlite.__file__).parent
     sources = "".join(file.read_text() for file in sorted(folder.glob("*.py")))
     used = set(re.findall(r'SQL\["(\w+)"\]', sources))
-    for noun, plural in re.findall(r'(?:plain_table|_naming)\(\s*\w+, "\w+", "(\w+)", "(\w+)"', sources):
+    for noun, plural in re.findall(r'(?:plain_table|_naming)\(\s*\w+,\s+"\w+",\s+"(\w+)",\s+"(\w+)"', sources):
         used |= {noun, f"all_{plural}", f"save_{noun}", f"delete_{noun}"}
     assert used == set(SQL)
 

@@ -18,6 +18,10 @@ ON CONFLICT (instance_id) DO UPDATE SET orchestration_name = excluded.orchestrat
   waiting_on = excluded.waiting_on, forks = excluded.forks,
   keep_until = excluded.keep_until, blob = excluded.blob, sum = excluded.sum;
 
+-- name: go_on_instance
+-- What most turns change: it is told to be elsewhere. No index is touched.
+UPDATE instances SET updated_at = ?, waiting_on = ?, sum = ? WHERE instance_id = ?;
+
 -- name: delete_instance
 -- Forget a record of `instances`.
 DELETE FROM instances WHERE instance_id = ?;
@@ -41,6 +45,11 @@ ON CONFLICT (instance_id, execution_id) DO UPDATE SET status = excluded.status, 
   completed_at = excluded.completed_at, event_count = excluded.event_count, history_bytes = excluded.history_bytes,
   last_event_id = excluded.last_event_id, pinned_engine_version = excluded.pinned_engine_version,
   blob = excluded.blob, sum = excluded.sum;
+
+-- name: lengthen_execution
+-- What most turns change: there are more events. No index is touched, and nothing that refers to it.
+UPDATE executions SET event_count = ?, history_bytes = ?, last_event_id = ?, sum = ?
+WHERE instance_id = ? AND execution_id = ?;
 
 -- name: delete_execution
 -- Forget a record of `executions`.
@@ -104,6 +113,10 @@ SELECT {turns} FROM turns ORDER BY instance_id;
 -- A new or changed record of `turns`.
 INSERT INTO turns ({turns}, sum) VALUES ({turns?}, ?)
 ON CONFLICT (instance_id) DO UPDATE SET {turns=}, sum = excluded.sum;
+
+-- name: hold_turn
+-- The same holder goes on: until when, and with which messages.
+UPDATE turns SET seq = ?, locked_until = ?, messages = ?, sum = ? WHERE instance_id = ?;
 
 -- name: delete_turn
 -- Forget a record of `turns`.

@@ -286,18 +286,18 @@ class Batch(Lookups):
                 # Every one that is queued waits, until the turn is passed to the first below.
                 row = as_waiting(row) if record.status is JobStatus.QUEUED else row
                 self._turns.add(record.group_id)
-            if before is None or not table.updates:
-                for insert in table.inserts:
-                    if insert.fits(row):
-                        inserts.setdefault(insert.sql, []).append(insert.bind(row))
-                        break
-                if highest is not None and key > highest:
-                    highest = self._highest[table.kind] = key
-            else:
-                for update in table.updates:
-                    if update.fits(before, record):
-                        updates.setdefault(update.sql, []).append(update.bind(row))
-                        break
+            update = None
+            if before is not None:
+                update = next((narrow for narrow in table.updates if narrow.fits(before, record)), None)
+            if update is not None:
+                updates.setdefault(update.sql, []).append(update.bind(row))
+                continue
+            for insert in table.inserts:
+                if insert.fits(row):
+                    inserts.setdefault(insert.sql, []).append(insert.bind(row))
+                    break
+            if highest is not None and key > highest:
+                highest = self._highest[table.kind] = key
         # Updates first: an open run must have ended in its row before the next one of its job is inserted.
         for sql, rows in (*updates.items(), *inserts.items()):
             self._db.executemany(sql, rows)

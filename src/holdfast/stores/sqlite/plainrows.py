@@ -16,8 +16,8 @@ from holdfast.model.groups import Group
 from holdfast.model.records import Record
 from holdfast.model.reservations import Reservation
 from holdfast.model.webhooks import Delivery, Webhook
-from holdfast.stores.sqlite.rows import Insert, Row, Table, sum_of
-from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.rows import Insert, Row, Table, Update, sum_of
+from holdfast.stores.sqlite.statements import COLUMNS, SQL
 
 _json = msgspec.json.Encoder().encode
 
@@ -61,8 +61,13 @@ def plain_table(
     noun: str,
     plural: str,
     blob_of: Callable[[Record], str | None] | None = None,
+    *,
+    update: str | None = None,
 ) -> Table:
-    """Give the table of a kind; its statements are named by the noun. By `blob_of` a row tells which blob it names."""
+    """Give the table of a kind; its statements are named by the noun. By `blob_of` a row tells which blob it names.
+
+    What changes often may have an UPDATE for that alone.
+    """
     hints = get_type_hints(kind)
     converters = [_converters(hints[name]) for name in kind.__struct_fields__]
     # Most columns hold what the record holds: only the others are gone through, as every turn writes several rows.
@@ -84,14 +89,15 @@ def plain_table(
     def read(row: Row) -> Record:
         return make(*(None if value is None else to(value) for value, to in zip(row, readers, strict=True)))
 
+    beside = ("sum",) if blob_of is None else ("blob", "sum")
     return Table(
         kind,
         read,
         write,
         SQL[noun],
         SQL[f"all_{plural}"],
-        (Insert(table, SQL[f"save_{noun}"], ("sum",) if blob_of is None else ("blob", "sum")),),
-        (),
+        (Insert(table, SQL[f"save_{noun}"], beside),),
+        () if update is None else (Update(table, update, beside, COLUMNS[table]),),
         SQL[f"delete_{noun}"],
     )
 

@@ -350,7 +350,7 @@ class Table(NamedTuple):
     all: str
     #: The narrowest first; the last fits every row of `write`.
     inserts: tuple[Insert, ...]
-    #: The narrowest first; the last fits every change. None at all: the insert replaces.
+    #: The narrowest first; what none of them fits is written by the insert, which replaces.
     updates: tuple[Update, ...]
     delete: str
     #: Whether its key has two parts.
