@@ -39,6 +39,11 @@ class Crew:
             self._busy += 1
         self._waiting.put(work)
 
+    @property
+    def is_behind(self) -> bool:
+        """Tell whether work waits for a thread."""
+        return not self._waiting.empty()
+
     def write_off(self, ident: int) -> None:
         """Count a thread no longer: what it does may never end."""
         with self._lock:

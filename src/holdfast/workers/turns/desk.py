@@ -69,6 +69,8 @@ PATIENCE_S = 0.5
 LOOK_AGAIN_S = 0.1
 #: Commands of one cycle.
 MOST = 100
+#: Seconds that what is to be sent waits for turns that are ready to run, so that one commit serves them all.
+LINGER_S = 0.01
 _GONE = {LeaseLost.code, UnknownLease.code}
 
 
@@ -109,6 +111,8 @@ class TurnDesk:
         self._numbers = itertools.count()
         #: The pump wakes by then of itself.
         self._awake_by = 0.0
+        #: What is to be sent was held back, for the turns that were ready; once.
+        self._lingers = False
         #: A fetch is worth a try; and as of which event one was in vain although something seemed to be there.
         self._hope = True
         self._fruitless = self._seq = -1
@@ -126,7 +130,8 @@ class TurnDesk:
     def errands(self, now: float) -> Sequence[Errand]:
         """Give what is to be sent now; asked again, what is not answered is given again."""
         with self._lock:
-            errands = list(itertools.islice(self._outbox, MOST))
+            self._lingers = bool(self._outbox) and not self._lingers and self._crew.is_behind
+            errands = [] if self._lingers else list(itertools.islice(self._outbox, MOST))
             for stint in self._stints.values():
                 if stint.is_fetching:
                     self._fetched_nothing(stint)  # the store was busy, and nothing was sent
@@ -287,6 +292,8 @@ class TurnDesk:
         """Give when `enforce` or `errands` has something to do. Whoever makes that earlier pokes the pump."""
         with self._lock:
             times = [self._mail_at if self._room() or self._stints else NEVER]
+            if self._lingers:
+                times.append(self.now() + LINGER_S)
             if self._timers:
                 times.append(self._timers[0][0])
             for stint in self._stints.values():
@@ -502,6 +509,7 @@ class TurnDesk:
         with self._lock:
             if stint.is_gone:
                 return None
+            was_empty = not self._outbox
             if stint.unreadable:
                 park = ParkMessages(token=stint.token, messages=stint.unreadable)
                 self._outbox.append(Errand("park", park, stint))
@@ -514,7 +522,8 @@ class TurnDesk:
         if wanted.ack is not None or wanted.abandon is not None:
             if wanted.is_last and wanted.resident is None:
                 _let_go(stint)
-            self._poke()
+            if was_empty or not self._crew.is_behind:
+                self._poke()  # else whoever comes after the last that waits does
             return None
         return self._begin_steps(stint, wanted.steps)
 
