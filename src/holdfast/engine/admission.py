@@ -81,6 +81,7 @@ def admit_own(command: AckTurn, blobs: Blobs) -> AdmittedAck:
         cancelled=ack.cancelled,
         cancelled_timers=ack.cancelled_timers,
         hold_s=ack.hold_s,
+        keep=ack.keep,
         cmd=ack.cmd,
         actor=ack.actor,
     )

@@ -289,7 +289,7 @@ def _as_payload(text: str) -> bytes:
 
 
 def _metadata(metadata: Metadata, blobs: Blobs) -> Metadata:
-    return replace(metadata, output=_output(metadata.output, blobs))
+    return metadata if metadata.output == NULL else replace(metadata, output=_output(metadata.output, blobs))
 
 
 def _output(output: msgspec.Raw, blobs: Blobs) -> msgspec.Raw:

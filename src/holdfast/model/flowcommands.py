@@ -161,8 +161,9 @@ class AckTurn(FlowOrder, frozen=True, kw_only=True, tag="ack_turn"):
     cancelled: tuple[str, ...] = ()
     #: Event ids of this execution whose queued timers go.
     cancelled_timers: tuple[int, ...] = ()
-    #: Keep the lock so long instead of letting go.
+    #: Keep the lock so long instead of letting go; or keep it with the end it has.
     hold_s: float | None = None
+    keep: bool = False
 
 
 class AbandonTurn(FlowOrder, frozen=True, kw_only=True, tag="abandon_turn"):

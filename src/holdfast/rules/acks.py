@@ -66,7 +66,9 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     keys = commit.keys(command.delta)
     if isinstance(keys, Refusal):
         return answer(keys)
-    held_until = None if command.hold_s is None else later(now, command.hold_s)
+    held_until = turn.locked_until if command.keep else None
+    if command.hold_s is not None:
+        held_until = later(now, command.hold_s)
     committed = commit.event(command.delta, command.metadata, turn, keys, held_until)
     over = commit.ends(command.metadata) and committed.status in OVER
     if over and command.metadata.retention_s is not None:

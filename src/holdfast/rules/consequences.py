@@ -6,6 +6,9 @@ groups, whose effects end runs, too; then whoever wants to be told of an ended r
 
 from __future__ import annotations
 
+from typing import get_args
+
+from holdfast.model.events.flows import FlowEvent
 from holdfast.model.times import Timestamp
 from holdfast.rules.decision import Decision
 from holdfast.rules.deliveries import owed
@@ -14,9 +17,14 @@ from holdfast.rules.groupeffects import group_effects
 from holdfast.rules.owners import told_owners
 from holdfast.rules.state import State
 
+#: Events of instances alone: nothing follows from them here. Turns have no others, and there are many turns.
+_WITHOUT = frozenset(get_args(FlowEvent))
+
 
 def follow(state: State, decision: Decision, now: Timestamp, draws: Draws) -> Decision:
     """Give the decision with the events that follow from its own."""
+    if _WITHOUT.issuperset(map(type, decision.events)):
+        return decision
     added = group_effects(state, decision.events, now, draws)
     events = (*decision.events, *added) if added else decision.events
     told = (*owed(state, events), *told_owners(state, events, now))

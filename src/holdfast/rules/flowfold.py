@@ -156,7 +156,7 @@ def _committed(state: State, event: ev.TurnCommitted, stamp: Stamp) -> list[Chan
         changes += [Change(Message, message_key(seq), None) for seq in turn.messages]
         if event.held_until is None:
             changes.append(Change(Turn, turn.instance_id, None))
-        else:
+        elif event.held_until != turn.locked_until or turn.messages or turn.reason is not None:
             held = replace(turn, locked_until=event.held_until, messages=(), reason=None, reason_at=None, seq=stamp.seq)
             changes.append(Change(Turn, held.instance_id, held))
     changes += [Change(Instance, event.instance_id, _instance(state, event, stamp)), *_execution(state, event, stamp)]

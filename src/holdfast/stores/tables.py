@@ -362,7 +362,8 @@ class Tables(Flowlines):
 
     def get(self, kind: type[R], key: Key) -> R | None:
         """Give the record of that key, or None."""
-        return cast("R | None", self.records[kind].get(key))
+        found: R | None = self.records[kind].get(key)
+        return found
 
     def all(self, kind: type[R]) -> Iterator[R]:
         """Walk every record of a table, in the order of its key."""

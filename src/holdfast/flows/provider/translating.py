@@ -83,7 +83,13 @@ def orchestration_item(
 
 
 def ack_command(
-    operation: str, token: Token, commit: TurnCommit, new_id: Callable[[], str], hold: float | None = None
+    operation: str,
+    token: Token,
+    commit: TurnCommit,
+    new_id: Callable[[], str],
+    hold: float | None = None,
+    *,
+    keep: bool = False,
 ) -> AckTurn:
     """Give the command that makes a turn's results durable. Raises ProviderError for what cannot be written down."""
     return AckTurn(
@@ -105,6 +111,7 @@ def ack_command(
         ),
         cancelled_timers=commit.cancelled_timers,
         hold_s=hold,
+        keep=keep,
     )
 
 

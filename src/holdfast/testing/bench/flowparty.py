@@ -107,7 +107,7 @@ def _wait(app: Holdfast, count: int) -> None:
 
 
 #: Seconds between two looks at how many have ended.
-LOOK_S = 0.01
+LOOK_S = 0.05
 
 
 def dbos(path: str, size: int, count: int) -> Measured:

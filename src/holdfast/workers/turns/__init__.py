@@ -38,6 +38,8 @@ class Errand:
     stint: Stint | None = None
     #: The stint ends with it.
     is_last: bool = False
+    #: The lock gets a new end with it.
+    extends: bool = False
 
 
 class Turns(Protocol):

@@ -174,7 +174,8 @@ class TurnDesk:
                 with self._lock:
                     stint.is_sending = False
                     stint.tagged.clear()
-                    stint.renew_at, stint.lost_at = now + RENEW_S, now + LOCK_S
+                    if errand.extends:
+                        stint.renew_at, stint.lost_at = now + RENEW_S, now + LOCK_S
                     self._put(stint, Committed())
             case "renew":
                 stint.renew_at, stint.lost_at = now + RENEW_S, now + LOCK_S
@@ -478,9 +479,10 @@ class TurnDesk:
                     return self._carry_out(stint, refused)
                 inputs = [ready, *inputs[1:]]
             news = len(inputs) > 1 or not isinstance(first, Committed)
-            if news and not stint.code.run(lambda: playing.deliver(stint, inputs), self.now()):
+            now = self.now()
+            if news and not stint.code.run(lambda: playing.deliver(stint, inputs), now):
                 return None
-            wanted = playing.wanted(stint)
+            wanted = playing.wanted(stint, now)
         except StoreBusy as problem:
             # What it begins with could not be read: no fault of the turn, which did not begin.
             log.warning("turn.unread", extra={"instance": stint.instance, "problem": problem.message})
@@ -515,7 +517,7 @@ class TurnDesk:
                 self._outbox.append(Errand("park", park, stint))
                 stint.unreadable = ()
             if wanted.ack is not None:
-                self._outbox.append(Errand("ack", wanted.ack, stint, wanted.is_last))
+                self._outbox.append(Errand("ack", wanted.ack, stint, wanted.is_last, wanted.extends))
             elif wanted.abandon is not None:
                 stint.is_sending = True
                 self._outbox.append(Errand("abandon", wanted.abandon, stint, wanted.is_last))

@@ -151,6 +151,8 @@ class Outcome(NamedTuple):
     abandon: AbandonTurn | None = None
     #: The stint ends with this command.
     is_last: bool = False
+    #: The lock gets a new end with this command.
+    extends: bool = False
     steps: Sequence[StepCall] = ()
     stopped: Sequence[int] = ()
     #: To be kept when the last command is durable.
@@ -228,8 +230,8 @@ class Playing:
             return self._definitions.get(begin.orchestration, begin.version)
         return self._definitions.get(item.orchestration_name, None if item.version == UNKNOWN_VERSION else item.version)
 
-    def wanted(self, stint: Stint) -> Outcome:
-        """See where the turn stands, and what it wants done."""
+    def wanted(self, stint: Stint, now: float) -> Outcome:
+        """See where the turn stands at `now` (monotonic), and what it wants done."""
         turn = stint.turn
         assert turn is not None
         if turn.blocked is not None:
@@ -257,16 +259,21 @@ class Playing:
             stint.wants_commit = False
             hand_over = self.is_draining and not stint.steps
             until_ms = self._now_ms() + (0 if hand_over else LOCK_MS)
-            ack = self._ack(stint, turn.commit(hold_until_ms=until_ms), None if hand_over else LOCK_S)
-            return Outcome(ack=ack, is_last=hand_over, stopped=stopped)
+            commit = turn.commit(hold_until_ms=until_ms)
+            if hand_over:
+                return Outcome(ack=self._ack(stint, commit), is_last=True, stopped=stopped)
+            # Most steps are short, and the lock is as good as new: its end is moved when it is time to renew it.
+            is_old = stint.renew_at <= now
+            ack = self._ack(stint, commit, LOCK_S if is_old else None, keep=True)
+            return Outcome(ack=ack, extends=is_old, stopped=stopped)
         stint.wants_commit = False
         if self.is_draining:
             # What runs may end; then the turn is handed over.
             return Outcome(stopped=stopped) if stint.steps else self._abandon(stint, None, counted=False)
         return Outcome(steps=turn.take_steps(), stopped=stopped)
 
-    def _ack(self, stint: Stint, commit: TurnCommit, hold: float | None = None) -> AckTurn:
-        return self._admit(ack_command(_OPERATION, stint.token, commit, self._new_id, hold))
+    def _ack(self, stint: Stint, commit: TurnCommit, hold: float | None = None, *, keep: bool = False) -> AckTurn:
+        return self._admit(ack_command(_OPERATION, stint.token, commit, self._new_id, hold, keep=keep))
 
     def _abandon(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> Outcome:
         return Outcome(abandon=abandon(stint, reason, counted=counted, delay_s=delay_s), is_last=True)
