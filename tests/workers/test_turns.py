@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from turnskit import App
+from turnskit import LONG, App
 
 from holdfast import Retry
 from holdfast.errors import ActivityError, ChildError, StepError
@@ -384,3 +384,35 @@ def test_many_workflows_share_commits(app):
     assert worker.turns.committed == 60
     assert len(sent) < 30
     assert {type(app.end(f"w{number}")) for number in range(60)} == {kinds.OrchestrationCompleted}
+
+
+def test_what_was_decided_is_durable_although_a_step_hangs_in_the_only_thread_and_turns_wait_for_it(app):
+    hangs, goes_on = threading.Event(), threading.Event()
+    names = [f"w{number}" for number in range(3)]
+
+    def slow() -> int:
+        hangs.set()
+        assert goes_on.wait(LONG)
+        return 1
+
+    @app.workflow
+    async def flow() -> int:
+        await face.step(lambda: 1)
+        return await face.step(slow)
+
+    for name in names:
+        app.start(flow, instance=name)
+    app.worker(turns=1).start()
+    try:
+        assert hangs.wait(LONG)
+        store = app.hf.engine.store
+        while True:
+            with app.hf.engine.read() as view:
+                seq = view.seq
+            if all("StepCompleted" in kinds_of(app, name) for name in names):
+                break
+            assert store.wait(seq, LONG)
+    finally:
+        goes_on.set()
+    for name in names:
+        app.wait(name)
