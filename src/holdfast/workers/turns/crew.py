@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 log = logging.getLogger("holdfast.worker")
@@ -29,15 +30,19 @@ class Crew:
     def put(self, work: Callable[[], None]) -> None:
         """Have it done by the next thread that is free. Raises RuntimeError if the system has no thread at all."""
         with self._lock:
-            if self._threads < min(self._busy + 1, self._size):
-                try:
-                    threading.Thread(target=self._serve, name="holdfast-turn", daemon=True).start()
-                    self._threads += 1
-                except RuntimeError:
-                    if not self._threads:
-                        raise
+            try:
+                self._hire(self._busy + 1)
+            except RuntimeError:
+                if not self._threads:
+                    raise
             self._busy += 1
         self._waiting.put(work)
+
+    def _hire(self, busy: int) -> None:
+        """Have a thread more, if so much work has too few. The lock is held."""
+        if self._threads < min(busy, self._size):
+            threading.Thread(target=self._serve, name="holdfast-turn", daemon=True).start()
+            self._threads += 1
 
     @property
     def is_behind(self) -> bool:
@@ -51,6 +56,8 @@ class Crew:
                 self._written_off.add(ident)
                 self._threads -= 1
                 self._busy -= 1
+                with suppress(RuntimeError):  # no thread now; perhaps when the next work is handed in
+                    self._hire(self._busy)  # what waits counted on this thread
 
     def close(self) -> None:
         """Let the threads end, busy ones when they are done."""
