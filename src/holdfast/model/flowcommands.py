@@ -19,7 +19,7 @@ from holdfast.model.times import Timestamp
 # --- what commands carry ----------------------------------------------------------------------------------------------
 
 
-class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An item for the orchestrator queue. All but the item is worked out from it."""
 
     item: msgspec.Raw
@@ -37,7 +37,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str | None = None
 
 
-class NewActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NewActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An item for the worker queue: a job to be created. All but the item and the id is worked out from it."""
 
     job_id: JobId
@@ -61,14 +61,14 @@ class NewActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     key_limit: int = 1
 
 
-class NewEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An event for a history. Its id and its length are worked out from it."""
 
     event: msgspec.Raw
     event_id: int = 0
 
 
-class KeyWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class KeyWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A key to be set, or cleared with NULL; without a key all are cleared."""
 
     key: str | None = None
@@ -76,7 +76,7 @@ class KeyWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_ms: int = 0
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a turn adds to a history. All but the events is worked out from them."""
 
     events: tuple[NewEvent, ...] = ()
@@ -94,7 +94,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed: tuple[Closed, ...] = ()
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a turn says of its execution; what is None stays as it was."""
 
     status: InstanceStatus | None = None

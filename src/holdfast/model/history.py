@@ -99,7 +99,7 @@ class OrchestrationItem(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
 
 
-class TurnCommit(msgspec.Struct, frozen=True, kw_only=True):
+class TurnCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The arguments of one ack: all of it becomes durable, or none."""
 
     execution_id: int

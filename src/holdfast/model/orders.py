@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
+class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command", gc=False):
     """What all commands have in common."""
 
     #: Caller-made id; the same id sent again gives the first outcome.

@@ -17,7 +17,7 @@ from holdfast.model.reservations import ReservationStatus
 from holdfast.model.times import Timestamp
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="answer"):
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="answer", gc=False):
     """What all answers have in common."""
 
 
@@ -156,7 +156,7 @@ class Swept(Answer, frozen=True, kw_only=True, tag="swept"):
     more: bool = False
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A message as its receiver gets it: its number, and the item, encoded."""
 
     seq: int

@@ -242,6 +242,14 @@ class Flowlines:
 
     def _reindex_instance(self, before: Instance | None, after: Instance | None) -> None:
         """Follow an instance."""
+        if before is not None and after is not None and before.completed_at is None and after.completed_at is None:
+            # It goes on, as after most turns: all that it is found by stays.
+            self._instances[after.instance_id] = after
+            if after.parent_instance_id is not None:
+                self._children[after.parent_instance_id][after.instance_id] = after
+            if after.schedule_id is not None:
+                self._of_schedule[after.schedule_id][after.instance_id] = after
+            return
         if before is not None:
             del self._instances[before.instance_id]
             if before.parent_instance_id is not None:
@@ -324,14 +332,16 @@ class Flowlines:
 
     def _reindex_execution(self, before: Execution | None, after: Execution | None) -> None:
         """Follow an execution; its history goes with it, when the batch is over."""
+        if before is not None and after is not None:
+            self._executions[after.instance_id][after.execution_id] = after
+            return
         if before is not None:
             _drop(self._executions, before.instance_id, before.execution_id)
-            if after is None and before.history_id in self._histories:
+            if before.history_id in self._histories:
                 self._orphans.add(before.history_id)
         if after is not None:
             self._executions.setdefault(after.instance_id, {})[after.execution_id] = after
-            if before is None:
-                self._orphans.discard(after.history_id)
+            self._orphans.discard(after.history_id)
 
     def executions(self, instance_id: str) -> Sequence[Execution]:
         """Give the executions of an instance, ascending."""
