@@ -8,10 +8,11 @@ is opened from its files; the others take the rest of the process. From order to
 By turns: as struck, but each order has its crashes at other commits, so that `TURN` orders after one another have
 struck every commit at both sides. That is some times cheaper, and leaves more of the order alone.
 
-Side by side: all programs in one store, of which a crash now and then hits all at once, and always takes the store.
+Side by side: all programs in one store, of which a crash now and then hits all at once, and always takes the store. It
+comes at other commits in each order, too: `2 * APART` orders after one another have struck each number at both sides.
 
-The long form (`HOLDFAST_SOAK=1`) takes 1,000 orders by turns on each store, and of each twenty of them the first and
-the last struck and side by side. It prints what it did; `HOLDFAST_SHARD=2/3` makes it do the second third. It takes
+The long form (`HOLDFAST_SOAK=1`) takes 1,000 orders side by side on each store, and of each twenty of them the first
+and the last struck, and by turns. It prints what it did; `HOLDFAST_SHARD=2/3` makes it do the second third. It takes
 some orders to all stores and then the next, so that it says something wherever it is stopped.
 """
 
@@ -44,8 +45,8 @@ def shard(starts):
 
 
 if SOAK:
-    BY_TURNS = [(s, range(n, n + TOGETHER), PROGRAMS) for n in shard(range(0, ORDERS, TOGETHER)) for s in STORES]
-    STRUCK = BESIDE = [(store, orders[:: TOGETHER - 1], programs) for store, orders, programs in BY_TURNS]
+    BESIDE = [(s, range(n, n + TOGETHER), PROGRAMS) for n in shard(range(0, ORDERS, TOGETHER)) for s in STORES]
+    STRUCK = BY_TURNS = [(store, orders[:: TOGETHER - 1], programs) for store, orders, programs in BESIDE]
 else:
     # In short, memory has them all, and of the other stores each a third.
     STRUCK = [("memory:", [1], PROGRAMS), *((s, [2 + n], PROGRAMS[n::3]) for n, s in enumerate(STORES[1:]))]
@@ -120,12 +121,16 @@ def test_a_program_comes_to_its_result_though_struck_at_every_commit(store, orde
 
 @pytest.mark.parametrize(("store", "orders", "programs"), parts(BESIDE))
 def test_programs_side_by_side_come_to_their_results(store, orders, programs):
+    began, done = time.process_time(), Counter()
     for seed in orders:
         when = What.CRASH_AFTER if seed % 2 else What.CRASH_BEFORE
         world = prove(
             store, [in_order(seed), *crashes(when, seed // 2 % APART, APART, 2000), *residency(seed)], programs
         )
         assert world.crashed >= world.commits // 100, f"order {seed}: the crashes did not strike"
+        SEEN[store].update((program.name, completions(world, program)) for program in programs)
+        done.update(runs=len(programs), commits=world.commits, crashes=world.crashed)
+    print_done(store, orders, began, done)
 
 
 def test_crashes_leave_orders_as_many_as_there_were():
