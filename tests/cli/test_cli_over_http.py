@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 
 import pytest
 
 from holdfast.cli import target
+from holdfast.model.access import Access, Role
 from holdfast.web.serving import Listening, Serving
 
 
@@ -14,7 +16,10 @@ from holdfast.web.serving import Listening, Serving
 def coordinator(place, filled):
     """A coordinator over a store with two jobs, and the URL by which everybody else knows it."""
     filled("a", "b")
-    serving = Serving(place, Listening(port=0))
+    accesses = [
+        Access(name=role.value, roles=(role,), digest=hashlib.sha256(role.encode()).hexdigest()) for role in Role
+    ]
+    serving = Serving(place, Listening(port=0, accesses=accesses))
     thread = threading.Thread(target=serving.run)
     thread.start()
     serving.ready.wait()
@@ -72,3 +77,33 @@ def test_only_a_coordinator_of_this_machine_is_asked_without_being_named():
     assert not target._is_plain_loopback("http://10.0.0.5:8480")
     assert not target._is_plain_loopback("https://127.0.0.1:8480")
     assert not target._is_plain_loopback("")
+
+
+APP = """
+from holdfast import Holdfast
+
+hf = Holdfast("{url}")
+
+
+@hf.task(name="work")
+def work() -> None: ...
+
+
+@hf.workflow
+async def waits() -> None: ...
+"""
+
+
+@pytest.mark.parametrize("place", ["wal"], indirect=True)
+def test_the_role_of_a_worker_is_enough_for_the_command_and_for_strict_it_is_told_what_is(
+    coordinator, holdfast, rows, tmp_path, monkeypatch
+):
+    (tmp_path / "remoteapp.py").write_text(APP.format(url=coordinator))
+    monkeypatch.chdir(tmp_path)
+    given = {"env": {"HOLDFAST_STORE": coordinator, "HOLDFAST_ACCESS_TOKEN": "worker"}}
+    refused = holdfast("worker", "remoteapp:hf", "--until-idle", "--strict", **given)
+    assert refused.exit_code == 6
+    assert "the role reader or operator or admin" in refused.stderr
+    said = holdfast("worker", "remoteapp:hf", "--until-idle", **given)
+    assert said.exit_code == 0, said.stderr
+    assert {row["status"] for row in rows("jobs", "ls", env={"HOLDFAST_STORE": coordinator})} == {"COMPLETED"}

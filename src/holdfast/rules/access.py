@@ -236,3 +236,11 @@ def roles_for(kind: type | None) -> list[Role]:
     if kind is None:
         return [role for role in Role if role in _READS]
     return [role for role in Role if role is Role.ADMIN or kind in _SENDS.get(role, ())]
+
+
+def what_it_takes(access: Access, kind: type | None) -> str:
+    """Say what somebody lacks who may not send this kind of command; None: who may not read."""
+    roles = roles_for(kind)
+    if kind in _OWN or set(roles) & set(access.roles):  # then the role is not what is missing
+        return "It may do so in its own namespaces only." if access.namespaces is not None else ""
+    return f"That takes an access token with the role {' or '.join(roles)}."

@@ -24,7 +24,7 @@ from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import FetchActivity, FetchTurn
 from holdfast.model.outcomes import Outcome, Refusal, refuse
-from holdfast.rules.access import may_reach, may_send
+from holdfast.rules.access import may_reach, may_send, what_it_takes
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Asked, Gathering
@@ -146,6 +146,7 @@ class Coordinator:
             Forbidden,
             f"{access.name or 'nobody from outside'} may not send {command.__struct_config__.tag} there. "
             "Nothing was changed.",
+            hint=what_it_takes(access, type(command)),
         )
         self.counts.refused(refusal)
         return refusal

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import Forbidden, InvalidValue
 from holdfast.points import reach
-from holdfast.rules.access import may_read_all
+from holdfast.rules.access import may_read_all, what_it_takes
 from holdfast.stores.http.wire import MOST_ENTRIES, FeedPage, encode
 from holdfast.stores.protocol import Entry
 from holdfast.web.bodies import answer, number
@@ -36,7 +36,7 @@ async def get_feed(request: Request) -> Response:
     """Give the events above `after`, or above the last one a stream had."""
     access = access_of(request)
     if not may_read_all(access):
-        raise Forbidden(f"{access.name} may not read the feed.")
+        raise Forbidden(f"{access.name} may not read the feed.", hint=what_it_takes(access, None))
     after, coordinator = _after(request), coordinator_of(request)
     # The first page is read before anything is answered: what was pruned is said by a status.
     try:

@@ -63,7 +63,8 @@ class Gathering:
         self._thread.shutdown()
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        taken, answers = [], []
+        taken: list[Asked] = []
+        answers: list[asyncio.Future[list[Outcome]]] = []
         size = 0
         while self._waiting and (not taken or size + len(self._waiting[0][0].commands) <= BATCH):
             asked, answer = self._waiting.popleft()
