@@ -13,6 +13,7 @@ from holdfast.stores.http.wire import LONGEST_WAIT_S, MOST_COMMANDS, Commands, L
 from holdfast.web.bodies import answer, decoded
 from holdfast.web.coordinator import coordinator_of
 from holdfast.web.guard import access_of
+from holdfast.web.leaving import while_there
 
 
 async def post_commands(request: Request) -> Response:
@@ -35,7 +36,9 @@ async def post_lease(request: Request) -> Response:
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)
-    outcome = await coordinator.line.lease(command, wish.wait_s)
+    # What is granted to who has gone would stand still until the lease is over.
+    leasing = coordinator.line.lease(command, wish.wait_s)
+    outcome = await (while_there(request, leasing) if wish.wait_s else leasing)
     if isinstance(outcome, Refusal):
         raise outcome.error()
     return answer(outcome)

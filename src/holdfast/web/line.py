@@ -61,6 +61,7 @@ class Line:
         finally:
             if place in self._places:
                 self._places.remove(place)
+            reach("line.left")
 
     async def _last_try(self, place: _Place) -> Outcome:
         """Ask once more, at the end: under the same id it gives what was granted meanwhile, if anything was."""

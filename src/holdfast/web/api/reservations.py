@@ -25,6 +25,7 @@ from holdfast.web.api.bodies import Empty
 from holdfast.web.api.endpoints import Ask, Endpoint, told
 from holdfast.web.api.jobs import JobBody, new_job
 from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, sliced
+from holdfast.web.leaving import while_there
 
 #: Seconds between two tries when nothing happens: reservations end by time alone.
 NAP_S = 1.0
@@ -113,7 +114,7 @@ async def reserve(ask: Ask[Query, ReserveBody]) -> Response:
         namespace=ask.namespace,
         cmd=ask.key,
     )
-    return _held(await _patiently(ask, command, body.wait_s), 201)
+    return _held(await while_there(ask.request, _patiently(ask, command, body.wait_s)), 201)
 
 
 async def renew(ask: Ask[Query, RenewBody]) -> Response:
@@ -133,7 +134,7 @@ async def start_direct(ask: Ask[Query, DirectBody]) -> Response:
     command = StartDirect(
         reservation_id=body.reservation_id, job=new_job(ask, body.job), worker_id=body.worker_id, cmd=ask.key
     )
-    outcome = await _patiently(ask, command, body.wait_s)
+    outcome = await while_there(ask.request, _patiently(ask, command, body.wait_s))
     assert isinstance(outcome, Leased)
     if not outcome.grants:
         return told(Granted(None, None, None, None))

@@ -1,0 +1,44 @@
+"""Whoever leaves while waiting gets nothing any more."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+from coordinators import running
+from rawhttp import dial, head
+
+from holdfast.model.commands import Enqueue, Lease
+from holdfast.points import listening
+from holdfast.stores.http.store import HttpStore
+from holdfast.stores.http.wire import LeaseWish
+from holdfast.testing.conformance.harness import new_job
+
+#: Seconds after which a test that hangs is called broken; none waits so long.
+LONG = 15
+
+
+@pytest.fixture
+def coordinator(tmp_path):
+    with running(f"wal:{tmp_path / 'jobs'}") as serving:
+        yield serving
+
+
+@pytest.fixture
+def store(coordinator):
+    opened = HttpStore.open(coordinator.url)
+    yield opened
+    opened.close()
+
+
+def test_a_job_is_not_leased_to_a_worker_that_has_gone_while_it_waited(coordinator, store):
+    joined, left = threading.Event(), threading.Event()
+    body = msgspec.json.encode(LeaseWish(lease=Lease(worker_id="gone"), wait_s=30))
+    with listening("line.joined", joined.set), listening("line.left", left.set):
+        with dial(coordinator.url) as line:
+            line.sendall(head("/api/v1/lease", method="POST", Content_Length=len(body)) + body)
+            assert joined.wait(LONG)
+        assert left.wait(LONG)
+    _, leased = store.decide([Enqueue(jobs=(new_job("a"),)), Lease(worker_id="there")])
+    assert [grant.job.job_id for grant in leased.grants] == ["a"]
