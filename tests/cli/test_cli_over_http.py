@@ -85,7 +85,7 @@ from holdfast import Holdfast
 hf = Holdfast("{url}")
 
 
-@hf.task(name="work")
+@hf.task(name="work", schedule="0 3 * * *")  # to be made by who may
 def work() -> None: ...
 
 
@@ -96,7 +96,7 @@ async def waits() -> None: ...
 
 @pytest.mark.parametrize("place", ["wal"], indirect=True)
 def test_the_role_of_a_worker_is_enough_for_the_command_and_for_strict_it_is_told_what_is(
-    coordinator, holdfast, rows, tmp_path, monkeypatch
+    coordinator, holdfast, rows, tmp_path, monkeypatch, caplog
 ):
     (tmp_path / "remoteapp.py").write_text(APP.format(url=coordinator))
     monkeypatch.chdir(tmp_path)
@@ -106,4 +106,5 @@ def test_the_role_of_a_worker_is_enough_for_the_command_and_for_strict_it_is_tol
     assert "the role reader or operator or admin" in refused.stderr
     said = holdfast("worker", "remoteapp:hf", "--until-idle", **given)
     assert said.exit_code == 0, said.stderr
+    assert "schedule.forbidden" in caplog.messages
     assert {row["status"] for row in rows("jobs", "ls", env={"HOLDFAST_STORE": coordinator})} == {"COMPLETED"}
