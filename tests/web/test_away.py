@@ -18,7 +18,7 @@ from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import dump_of
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather, first_time
-from holdfast.workers import messenger, pump
+from holdfast.workers import ending, messenger
 from holdfast.workers.holding import Hold
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
@@ -32,7 +32,7 @@ def _brief_pauses(monkeypatch):
     for room in (calling, messenger):
         monkeypatch.setattr(room, "FIRST_S", 0.001)
         monkeypatch.setattr(room, "LONGEST_S", 0.01)
-    monkeypatch.setattr(pump, "LEAVE_S", 0.1)
+    monkeypatch.setattr(ending, "LEAVE_S", 0.1)
 
 
 @pytest.fixture

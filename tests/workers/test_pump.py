@@ -198,10 +198,10 @@ def test_a_cancel_is_seen_a_second_later_although_every_look_finds_work_first(hf
     task.enqueue()
     for _ in range(2):
         w.pump.look()  # stops at the job that can be started
-        assert (w.pump._hope, w.pump._looked, handler.context.cancelled) == (True, False, False)
+        assert (w.pump._outlook.hope, w.pump._outlook.is_fresh, handler.context.cancelled) == (True, False, False)
     clock.advance(1)
     w.pump.look()
-    assert (w.pump._hope, w.pump._looked, handler.context.cancelled) == (True, True, True)
+    assert (w.pump._outlook.hope, w.pump._outlook.is_fresh, handler.context.cancelled) == (True, True, True)
     finish(w, handler)
     w.slots.close()
 
@@ -342,7 +342,7 @@ def test_a_delayed_job_is_leased_when_its_time_comes(hf, clock):
     drive(w)
     w.pump.look()
     assert job.status == "QUEUED"
-    assert w.pump._delayed_at == pytest.approx(clock.monotonic() + 60)
+    assert w.pump._outlook.delayed_at == pytest.approx(clock.monotonic() + 60)
     assert w.pump._wake_at(1) <= clock.monotonic() + 60
     clock.advance(60)
     w.pump._rest()  # sleeps no longer: the time has come

@@ -56,7 +56,7 @@ def test_a_worker_refused_for_want_of_a_place_starts_the_next_job_when_another_w
     watcher = other.pump._watcher
     watcher.start()
     watcher._stirred = lambda: (other.pump._stir(), woken.set())
-    watcher.arm(other.pump._seq)
+    watcher.arm(other.pump._outlook.seq)
     one.pump.quiet()
     let_go.release()
     drive_until(one, first)
@@ -97,7 +97,7 @@ def test_a_worker_asks_for_nothing_while_all_that_waits_has_a_full_key(hf, gated
     one, other = hf.worker(concurrency=1), hf.worker(concurrency=1)
     drive(one)
     assert started.acquire(timeout=LONG)
-    other.pump._hope = False
+    other.pump._outlook.hope = False
     sent = []
     with listening("pump.sent", lambda: sent.append(1)):
         settle(other)
@@ -119,7 +119,7 @@ def test_a_worker_refused_by_a_rate_goes_on_when_it_opens(hf, clock):
     clock.advance(10)
     settle(w)
     assert jobs[2].status == "QUEUED"
-    assert w.pump._delayed_at == pytest.approx(clock.monotonic() + 50)
+    assert w.pump._outlook.delayed_at == pytest.approx(clock.monotonic() + 50)
     assert w.pump._wake_at(1) <= clock.monotonic() + 50
     clock.advance(50)
     w.pump._rest()  # sleeps no longer: the time has come
@@ -136,7 +136,7 @@ def test_a_worker_refused_by_the_rate_of_a_key_goes_on_when_it_opens(hf, clock):
     w = hf.worker(concurrency=4)
     drive_until(w, first)
     settle(w)
-    assert w.pump._delayed_at == pytest.approx(clock.monotonic() + 60)
+    assert w.pump._outlook.delayed_at == pytest.approx(clock.monotonic() + 60)
     clock.advance(60)
     w.pump._rest()
     drive_until(w, second)

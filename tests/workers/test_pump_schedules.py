@@ -30,8 +30,8 @@ def test_a_worker_sleeps_until_a_schedule_is_due_and_fires_it(hf, clock, note):
     w = hf.worker(["default"], concurrency=1)
     drive(w)
     w.pump.look()
-    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 60)
-    assert w.pump._wake_at(1) <= w.pump._tick_at
+    assert w.pump._outlook.tick_at == pytest.approx(clock.monotonic() + 60)
+    assert w.pump._wake_at(1) <= w.pump._outlook.tick_at
     clock.advance(59.9)
     drive(w)
     assert made.record().fires == 0
@@ -39,7 +39,7 @@ def test_a_worker_sleeps_until_a_schedule_is_due_and_fires_it(hf, clock, note):
     drive(w)
     assert made.record().fires == 1
     w.pump.look()
-    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 60)
+    assert w.pump._outlook.tick_at == pytest.approx(clock.monotonic() + 60)
     w.slots.close()
 
 
@@ -49,15 +49,15 @@ def test_a_worker_that_sleeps_until_a_schedule_is_due_notices_that_the_clock_lea
     w = hf.worker(["default"], concurrency=1)
     drive(w)
     w.pump.look()
-    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 86_400)
+    assert w.pump._outlook.tick_at == pytest.approx(clock.monotonic() + 86_400)
     # It would sleep for a day, and not hear that the clock was set: so it naps.
     assert w.pump._wake_at(1) <= clock.monotonic() + NAP_S
     clock.set_wall(clock.now() + timedelta(hours=hours))
     clock.advance(NAP_S)
     drive(w)
-    assert not w.pump._looked
+    assert not w.pump._outlook.is_fresh
     w.pump.look()
-    assert w.pump._tick_at == pytest.approx(clock.monotonic() + 86_400 - 3600 * hours - NAP_S)
+    assert w.pump._outlook.tick_at == pytest.approx(clock.monotonic() + 86_400 - 3600 * hours - NAP_S)
     clock.set_wall(clock.now() + timedelta(hours=24 - hours))
     drive(w)
     w.pump.look()
@@ -103,7 +103,7 @@ def test_a_worker_without_schedules_wakes_for_none(hf, clock, note):
     w = hf.worker(concurrency=1)
     drive(w)
     w.pump.look()
-    assert w.pump._tick_at == float("inf")
+    assert w.pump._outlook.tick_at == float("inf")
     w.slots.close()
 
 

@@ -24,10 +24,11 @@ from holdfast.rules.state import Lane
 from holdfast.workers import capture
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.outcomes import Outcome
-from holdfast.workers.pump import Pump, Scope
+from holdfast.workers.pump import Pump
 from holdfast.workers.runners import Desk, Runner
 from holdfast.workers.runners.calling import call
 from holdfast.workers.runners.shell import ShellRunner
+from holdfast.workers.scope import Scope
 from holdfast.workers.slots import Slots
 from holdfast.workers.tasks import Isolation
 from holdfast.workers.worker import KILL_AFTER_S

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Retention
 from holdfast.workers.chores import Chores
-from holdfast.workers.pump import Pump, Scope
+from holdfast.workers.pump import Pump
+from holdfast.workers.scope import Scope
 from holdfast.workers.slots import Slots
 from holdfast.workers.tasks import Registry
 from holdfast.workers.webhooks.courier import Courier

@@ -22,12 +22,13 @@ from holdfast.workers import capture
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.chores import Chores
 from holdfast.workers.presence import Presence
-from holdfast.workers.pump import Pump, Scope
+from holdfast.workers.pump import Pump
 from holdfast.workers.runners import Desk, Runner
 from holdfast.workers.runners.calling import call
 from holdfast.workers.runners.loop import LoopRunner
 from holdfast.workers.runners.processes import ProcessRunner
 from holdfast.workers.runners.shell import ShellRunner
+from holdfast.workers.scope import Scope
 from holdfast.workers.slots import Slots
 from holdfast.workers.surroundings import surrounded
 from holdfast.workers.tasks import Isolation, Registry, TaskSpec

@@ -7,34 +7,32 @@ timeout, a delayed job, a lapsed lease. While nothing happens it neither reads n
 A store that is elsewhere is asked by a messenger, and meanwhile handlers are stopped that must be. What it did not
 answer is sent again, the same to the letter, until 60 s after the leases it speaks of have ended.
 
-Runs no handler itself, and knows nothing of how one is run.
+Runs no handler itself, and knows nothing of how one is run. What it has seen is its `outlook`; the times of its way out
+are those of its `ending`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.maintenance import TICKING, mend, next_of, tick
+from holdfast.engine.maintenance import mend, tick
 from holdfast.engine.rounds import replan
 from holdfast.errors import AlreadyReported, JobNotFound, LeaseLost, StoreBusy, StoreFull, UnknownLease
 from holdfast.model.commands import Command, Extend, Lease, Retention
-from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Extended, Leased, Refusal
 from holdfast.model.outcomes import Outcome as Reply
-from holdfast.model.times import Timestamp, seconds_between
 from holdfast.points import reach
-from holdfast.rules.limits import next_opening
-from holdfast.rules.state import Lane
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.chores import Chores
 from holdfast.workers.contents import complete
-from holdfast.workers.messenger import ATTEMPT_S, Answered, Messenger
+from holdfast.workers.ending import Ending
+from holdfast.workers.messenger import Answered, Messenger
 from holdfast.workers.outcomes import ErrorKind, Outcome, Raised, Released, Returned, command_of
+from holdfast.workers.outlook import Outlook
+from holdfast.workers.scope import Scope
 from holdfast.workers.slots import Ended, Slots
-from holdfast.workers.tasks import Registry
 from holdfast.workers.turns import Errand, NoTurns, Turns
 from holdfast.workers.watcher import Watcher
 
@@ -48,18 +46,12 @@ AHEAD_S = 0.05
 AHEAD = 8
 #: What waits for a slot longer than this is given back, for others to run. Seconds.
 PATIENCE_S = 0.5
-#: Seconds between two looks at whether running jobs were cancelled, and between two ticks.
-LOOK_S = 1.0
 #: Seconds between two rounds of retention.
 SWEEP_S = 60.0
 #: While a time of day is waited for, the clock is read so often at least: it may leap, and waiting does not. Seconds.
 NAP_S = 15.0
 #: Seconds between two tries on a store that is busy or full.
 RETRY_S = 1.0
-#: Seconds that handlers have to end once they were asked to, at shutdown.
-FAREWELL_S = 5.0
-#: Seconds that a store elsewhere has to answer once nothing runs here and someone asked for the end; if at once.
-LEAVE_S, LEAVE_NOW_S = 3.0, 1.0
 #: No handler is taken to be shorter, seconds.
 _SHORTEST_S = 1e-6
 _NEVER = float("inf")
@@ -69,16 +61,6 @@ _GONE = {LeaseLost.code, UnknownLease.code, AlreadyReported.code, JobNotFound.co
 
 class _Left(Exception):
     """The worker ends although its store has not answered."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Which work a worker takes."""
-
-    worker_id: str
-    namespace: str
-    queues: tuple[str, ...]
-    tasks: Registry
 
 
 class Pump:
@@ -107,35 +89,18 @@ class Pump:
         self._messenger = Messenger(engine, self._meanwhile)
         #: Outcomes whose report is not durable yet.
         self._outbox: list[Ended] = []
-        #: A lease is worth a try.
-        self._hope = True
-        #: The store was seen as of event `_seq`, and nothing is known to have happened since.
-        self._looked = False
-        self._seq = 0
-        #: What runs here was not looked at then; too little time had passed since the last look at it.
-        self._unseen = False
-        #: A lease found nothing although something was ready (a pause, say); not tried again until an event comes.
-        self._fruitless = -1
-        #: Monotonic times: when delayed jobs are due or a rate opens, when to tick, when to look at what runs.
-        self._delayed_at = _NEVER
-        self._tick_at = self._sweep_at = _NEVER if retention is None else 0.0
+        self._outlook = Outlook(engine, scope, ticks=retention is not None)
+        #: When retention is due (monotonic).
+        self._sweep_at = _NEVER if retention is None else 0.0
         #: The fires of schedules were compared with the rules of their zones, which may be newer.
         self._is_replanned = False
         self._is_mended = False
-        self._look_at = 0.0
         #: How often the clock had stepped when it was last asked.
         self._steps = 0
-        #: By then a look must not stop at the first job it finds.
-        self._full_by = _NEVER
         self._mean_s = 1.0
-        #: Seconds of grace once someone asked for shutdown; None before.
-        self._grace_s: float | None = None
-        self._hurry = False
+        self._ending = Ending()
         #: No more leases, but no end either.
         self._is_quiet = False
-        self._stop_at = self._release_at = _NEVER
-        #: Since when only an answer of the store is waited for.
-        self._done_at = _NEVER
         #: Leases that were lost while their handlers ran.
         self.lost = 0
         #: Reports that are durable, and among them jobs given back while their handlers ran.
@@ -145,8 +110,7 @@ class Pump:
 
     def drain(self, grace_s: float) -> None:
         """Lease no more, give handlers `grace_s` seconds to end, then ask them to stop and release the rest."""
-        if self._grace_s is None:
-            self._grace_s = grace_s if grace_s > 0 else 0.0  # what is not a number, too
+        self._ending.ask(grace_s)
         self.quiet()
         self._messenger.urge()
 
@@ -159,18 +123,18 @@ class Pump:
 
     def hurry(self) -> None:
         """Wait for nothing any more."""
-        self._hurry = True
+        self._ending.hurry()
         self._chores.hurry()
         self.drain(0)
 
     def _stir(self) -> None:
-        self._looked = False
+        self._outlook.fade()
         self._slots.poke()
 
     @property
     def is_draining(self) -> bool:
         """Tell whether someone has asked for shutdown."""
-        return self._grace_s is not None
+        return self._ending.is_asked
 
     @property
     def unreported(self) -> int:
@@ -195,14 +159,14 @@ class Pump:
                     if not self.cycle() and not self._is_over():
                         self._rest()
                 except self._messenger.losses as problem:
-                    self._looked = False
+                    self._outlook.fade()
                     self._messenger.pause(problem)
                 except (StoreBusy, StoreFull) as problem:
                     # Certainly nothing was written, so the same may be sent again. Leases go on by their own time.
-                    if self._hurry:
+                    if self._ending.is_hurried:
                         raise
                     log.warning("store.refused", extra={"problem": problem.message})
-                    self._looked = False
+                    self._outlook.fade()
                     self._slots.wait(RETRY_S)
         except _Left:
             self._leave()
@@ -219,12 +183,7 @@ class Pump:
         self._turns.enforce(now)
         self._shut_down(now)
         self._collect(now)
-        # Who waits for ever, as whoever runs one job directly, has not asked for an end before its report is heard.
-        has_asked = self._hurry or (self._grace_s is not None and self._grace_s < _NEVER)
-        if not has_asked or not self._slots.is_quiet():
-            return
-        self._done_at = min(self._done_at, now)
-        if now - self._done_at >= (LEAVE_NOW_S if self._hurry else LEAVE_S):
+        if self._ending.is_unheard(now, is_quiet=self._slots.is_quiet()):
             raise _Left
 
     def _leave(self) -> None:
@@ -255,10 +214,10 @@ class Pump:
         self._collect(now)
         running = self._slots.held()
         if not self.is_away and self._messenger.call(lambda: self._chores.run(now, running)):
-            self._looked, self._fruitless = False, -1
+            self._outlook.begin_anew()
         running = self._slots.held()
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
-        room = self._room() if self._hope else 0
+        room = self._room() if self._outlook.hope else 0
         errands = self._turns.errands(now)
         if not (self._outbox or renewals or room or errands):
             return self._maintain(now)
@@ -276,7 +235,8 @@ class Pump:
         """After a suspend or a correction of the clock, look again: what was far may be due."""
         steps = sum(self._engine.time.steps.values())
         if steps != self._steps:
-            self._steps, self._looked = steps, False
+            self._steps = steps
+            self._outlook.fade()
 
     def _room(self) -> int:
         if self._is_quiet:
@@ -324,19 +284,14 @@ class Pump:
 
     def _shut_down(self, now: float) -> None:
         """Go one step on the way out, if someone asked for it."""
-        if self._grace_s is None:
-            return
-        if self._stop_at == _NEVER:
-            self._stop_at = now + self._grace_s
+        step = self._ending.step(now)
+        if step.gives_back:
             self._release_waiting()
-        if self._hurry:
-            self._stop_at = self._release_at = now
-        if self._stop_at <= now:
+        if step.stops:
             for held in self._slots.held():
                 self._stop(held, Stop.SHUTDOWN)
             self._turns.stop()
-            self._release_at = min(self._release_at, now + FAREWELL_S)
-        if self._release_at <= now:
+        if step.releases:
             # Handlers that ended meanwhile are not held any more; their outcomes are collected next.
             self._outbox.extend((held, Released(begun=True)) for held in self._slots.held() if self._slots.forget(held))
 
@@ -355,7 +310,7 @@ class Pump:
         reach("pump.sending")
         answered = self._submit(commands, [*(held for held, _ in reports), *renewals])
         self._outbox = self._outbox[len(reports) :]
-        self._looked = False
+        self._outlook.fade()
         if answered is None:
             self._drop(reports)
             return
@@ -437,9 +392,7 @@ class Pump:
             else:
                 granted.append(held)
         self._slots.add(self._in_time(granted))
-        self._hope = len(reply.grants) == room
-        if not reply.grants:
-            self._fruitless = self._seq
+        self._outlook.leased(some=bool(reply.grants), all_wanted=len(reply.grants) == room)
 
     def _completed(self, held: Assignment) -> Outcome | None:
         """Give the handler all its parameters, or the outcome of one that cannot begin."""
@@ -473,7 +426,8 @@ class Pump:
 
     def _maintain(self, now: float) -> bool:
         """Run the tick if something has lapsed, at most once a second, and retention once a minute."""
-        if now < min(self._tick_at, self._sweep_at):
+        outlook = self._outlook
+        if now < min(outlook.tick_at, self._sweep_at):
             return False
         if not self._is_replanned:
             replan(self._engine)
@@ -481,73 +435,48 @@ class Pump:
         # On the way out nothing is begun any more: what is due is fired by others, or at the next start.
         more = tick(self._engine, self._retention, fires=not self.is_draining).more
         # What is still due is not left to the next look: work is sent and leased in between, and no second is lost.
-        self._tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
-        self._hope = self._hope or more
-        self._looked = False
+        outlook.tick_at, self._sweep_at = _NEVER, now if more else now + SWEEP_S
+        outlook.hope = outlook.hope or more
+        outlook.fade()
         return True
 
     def _rest(self) -> None:
         """Sleep until there is something to do."""
         now = self._now()
-        room = self._room()
-        stale = not self._looked or self._unseen
+        room, outlook = self._room(), self._outlook
         wants_look = bool(room) or self._turns.wants_look
-        if (wants_look and not self._looked) or (stale and now >= self._look_at):
+        if (wants_look and not outlook.is_fresh) or (outlook.is_partial and now >= outlook.look_at):
             self._messenger.hear(self.look)
-            if self._outbox or (self._hope and room) or self._turns.has_hope:
+            if self._outbox or (outlook.hope and room) or self._turns.has_hope:
                 return
         if self._until_idle and self._is_idle(now):
             self.drain(0)
             return
         wake_at = self._wake_at(room)
-        if self._looked:
-            self._watcher.arm(self._seq)
+        if outlook.is_fresh:
+            self._watcher.arm(outlook.seq)
         self._slots.wait(None if wake_at == _NEVER else max(0.0, wake_at - self._now()))
         self._watcher.disarm()
-        if room and self._delayed_at <= self._now():
-            self._hope, self._delayed_at = True, _NEVER
+        if room:
+            outlook.wake(self._now())
 
     def _is_idle(self, now: float) -> bool:
         """Tell whether nothing runs, is due or is on its way."""
-        quiet = self._looked and self._slots.is_quiet() and self._delayed_at > now
+        quiet = self._outlook.is_fresh and self._slots.is_quiet() and self._outlook.delayed_at > now
         is_busy = self._chores.is_sending(now) or self._chores.has_files
         return quiet and self._turns.is_quiet and not is_busy
 
     def look(self) -> None:
         """See what there is: work, its times, and whether what runs here may go on."""
-        now, room = self._now(), self._room()
-        self._looked = True
+        now = self._now()
         self._chores.neighbours.stir(now)
-        scope = self._scope
-        with self._engine.read(attempt_s=ATTEMPT_S) as view:
-            at = self._engine.look().now
-            self._seq = view.seq
-            self._turns.look(view, at, now)
-            line = view.ready(scope.namespace, scope.queues, scope.tasks.names(), at, free=True)
-            ready = room and any(True for _ in line)
-            if ready and self._seq != self._fruitless and now < self._full_by:
-                # Work comes first. What else there is to see is seen when there is nothing to start, or soon.
-                self._hope, self._looked = True, False
-                self._full_by = min(self._full_by, now + LOOK_S)
-                return
-            self._full_by = _NEVER
-            waits = [view.next_due(Lane.DELAYED)]
-            if ready and self._seq == self._fruitless:
-                # No event may ever come: a rate opens by time alone.
-                waits.append(next_opening(view, scope.namespace, scope.queues, at))
-            first = None if self._retention is None else next_of(view, TICKING)
-            owed = view.next_due(Lane.DELIVERY)
-            running = self._slots.held()
-            self._unseen = bool(running) and now < self._look_at
-            if not self._unseen:
-                self._look_at = now + LOOK_S
-            held = [] if self._unseen else [(one, view.get(Job, one.grant.job.job_id)) for one in running]
-        # Without room nothing was looked for; a lease is worth a try once there is.
-        self._hope = not room or (bool(ready) and self._seq != self._fruitless)
-        self._delayed_at = _in_monotonic(min((when for when in waits if when is not None), default=None), at, now)
-        self._tick_at = max(_in_monotonic(first, at, now), now + LOOK_S if first is not None and first <= at else now)
-        self._chores.expect_delivery(_in_monotonic(owed, at, now))
-        for one, job in held:
+        seen = self._outlook.look(
+            now, self._room(), self._slots.held(), lambda view, at: self._turns.look(view, at, now)
+        )
+        if seen is None:
+            return
+        self._chores.expect_delivery(seen.delivery_at)
+        for one, job in seen.running:
             if job is None or job.token != one.grant.token:
                 one.renew_at = now  # the authority tells what became of it
             elif job.cancel_requested_at is not None:
@@ -555,15 +484,14 @@ class Pump:
 
     def _wake_at(self, room: int) -> float:
         """Give the next time at which something must be done."""
-        times = [self._tick_at, self._sweep_at, self._release_at, self._turns.due_at()]
-        if min(self._tick_at, self._delayed_at) < _NEVER:
+        outlook = self._outlook
+        times = [outlook.tick_at, self._sweep_at, self._ending.due_at, self._turns.due_at()]
+        if min(outlook.tick_at, outlook.delayed_at) < _NEVER:
             times.append(self._now() + NAP_S)
-        if self._release_at == _NEVER:
-            times.append(self._stop_at)
         if room:
-            times.append(self._delayed_at)
-        if not self._looked or self._unseen:
-            times.append(self._look_at)
+            times.append(outlook.delayed_at)
+        if outlook.is_partial:
+            times.append(outlook.look_at)
         running = self._slots.held()
         times.append(self._chores.due_at(is_busy=bool(running)))
         for held in running:
@@ -579,7 +507,3 @@ class Pump:
 
 def _extension(held: Assignment) -> Extend:
     return Extend(job_id=held.grant.job.job_id, token=held.grant.token)
-
-
-def _in_monotonic(when: Timestamp | None, at: Timestamp, now: float) -> float:
-    return _NEVER if when is None else now + seconds_between(at, when)

@@ -9,7 +9,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.needs import lacking
 from holdfast.model.jobs import JobStatus
 from holdfast.stores.protocol import JobQuery
-from holdfast.workers.pump import Scope
+from holdfast.workers.scope import Scope
 
 #: Jobs looked at: so many at the head of the line, where those gather that nobody takes, and so many of the newest.
 HEAD, NEWEST = 10_000, 1000
