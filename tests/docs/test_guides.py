@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,18 +27,27 @@ def run(command, place):
     return told.stdout
 
 
+@pytest.fixture
+def place(tmp_path):
+    """Where a page is run. What it started and noted in a `.pid` is ended, should the page not have come to that."""
+    yield tmp_path
+    for noted in tmp_path.glob("*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(noted.read_text()), signal.SIGKILL)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_a_page_works_as_printed(page, tmp_path):
+def test_a_page_works_as_printed(page, place):
     """`text` is what the program before it says; a program whose first line names a file is kept under that name."""
     said = None
     for number, (language, text) in enumerate(_BLOCK.findall(page.read_text())):
         match language:
             case "python":
                 name = found[1] if (found := _NAME.match(text)) else f"block{number}.py"
-                (tmp_path / name).write_text(text)
-                said = run([sys.executable, name], tmp_path)
+                (place / name).write_text(text)
+                said = run([sys.executable, name], place)
             case "sh":
-                said = run(["sh", "-e", "-c", text], tmp_path)
+                said = run(["sh", "-e", "-c", text], place)
             case "text":
                 assert said == text
             case "console" | "" if page.name == "README.md":
