@@ -230,3 +230,16 @@ def test_a_feed_that_is_followed_goes_on_when_the_coordinator_is_back(tmp_path):
 def test_a_feed_begins_at_the_number_of_an_event(tmp_path):
     with Holdfast("memory:") as hf, pytest.raises(InvalidValue, match="after"):
         hf.feed(-1)
+
+
+@pytest.mark.parametrize("kind", ["wal", "sqlite"])
+def test_what_is_no_number_of_an_event_is_refused_to_who_resumes(tmp_path, kind):
+    with running(f"{kind}:{tmp_path / 'jobs'}") as serving:
+        for last in ("9" * 5000, "9" * 19, "-1", "1.5", "", "x"):
+            answer = httpx2.get(f"{serving.url}/api/v1/feed", headers={"Last-Event-ID": last})
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
+
+
+def test_the_head_of_a_stream_ends_at_once(coordinator):
+    answer = httpx2.head(f"{coordinator.url}/api/v1/feed", timeout=LONG)
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, feeding.STREAM)

@@ -30,6 +30,8 @@ PAGE_BYTES = 1 << 20
 #: Seconds after which a silent stream says that it lives.
 ALIVE_S = 15.0
 STREAM = "text/event-stream"
+#: Digits that the number of an event may have.
+DIGITS = 18
 
 
 async def get_feed(request: Request) -> Response:
@@ -45,6 +47,8 @@ async def get_feed(request: Request) -> Response:
         return response_to(pruned, HTTPStatus.GONE)
     if "application/json" in request.headers.get("accept", ""):
         return answer(page)
+    if request.method == "HEAD":  # an answer without a body has nothing to wait for
+        return Response(media_type=STREAM, headers={"Cache-Control": "no-store"})
     return StreamingResponse(
         _stream(coordinator, page, after), media_type=STREAM, headers={"Cache-Control": "no-store"}
     )
@@ -54,7 +58,8 @@ def _after(request: Request) -> int:
     last = request.headers.get("last-event-id")
     if last is None:
         return int(number(request, "after", 0, 2**62))
-    if not last.isdecimal():
+    # No event has a number of more digits; a store could not even look for it.
+    if not last.isdecimal() or len(last) > DIGITS:
         raise InvalidValue(f"Last-Event-ID: {last!r:.40} is no number.", field="Last-Event-ID")
     return int(last)
 
