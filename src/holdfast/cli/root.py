@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import holdfast
+from holdfast.cli.eventlog import show_events
 from holdfast.cli.problems import tell
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidValue, MissingExtra
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -42,6 +43,9 @@ COMMANDS = {
     "workers": ("holdfast.cli.workers:workers", "Look at workers, ask them to stop."),
 }
 
+#: What the extra `web` brings.
+_OF_WEB = ("starlette", "uvicorn", "h11", "httpx2")
+
 
 class _Root(click.Group):
     """A group whose commands are imported when they are called."""
@@ -54,8 +58,17 @@ class _Root(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
+        place, _, name = COMMANDS[cmd_name][0].partition(":")
+        try:
+            module = import_module(place)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] not in _OF_WEB:
+                raise
+            raise MissingExtra(
+                f"`holdfast {cmd_name}` needs the extra `web`, which is not installed. Nothing was done.",
+                hint="pip install 'holdfast[web]'",
+            ) from None
+        command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -96,5 +109,9 @@ def _demand_text(args: list[str]) -> None:
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(holdfast.__version__, prog_name="holdfast")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Crash-safe jobs on one file."""
+    place, _ = COMMANDS.get(ctx.invoked_subcommand or "", ("", ""))
+    if place.startswith("holdfast.web."):  # that room knows no terminal; the others do it when they are ready
+        show_events()
