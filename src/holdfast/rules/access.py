@@ -53,6 +53,7 @@ from holdfast.model.commands import (
     Update,
     UpdateSchedule,
 )
+from holdfast.model.decisions import Decision
 from holdfast.model.flowcommands import (
     AbandonActivity,
     AbandonTurn,
@@ -71,7 +72,10 @@ from holdfast.model.flowcommands import (
     TellInstance,
 )
 from holdfast.model.groups import Group
+from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
 from holdfast.model.jobs import Job
+from holdfast.model.orders import FlowOrder
+from holdfast.model.records import Record
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import NewSchedule, Schedule
 from holdfast.model.templates import NewTemplate, Template
@@ -95,15 +99,10 @@ _SENDS: dict[Role, tuple[type, ...]] = {
         ReleaseReservation,
     ),
 }  # fmt: skip
-#: What a worker must see to do its work: when something is due, whether its jobs are still its own, and histories.
-_WORKER_SEES = frozenset(
-    {
-        "ready", "next_due", "get", "starts", "reservation", "direct", "running", "running_with", "running_of",
-        "candidates", "history", "keys", "executions", "visible", "turn_by_token", "owned_queues", "stuck_turns",
-    }
-)  # fmt: skip
-#: What concerns no namespace: times, and nothing of what they belong to.
-_TIMES = frozenset({"next_due"})
+_READS = frozenset({Role.READER, Role.OPERATOR, Role.ADMIN})
+#: The namespace all workflows belong to, and what there is of them.
+FLOWS = ""
+_OF_FLOWS = (Instance, Execution, HistoryRow, Message, Turn, KeyValue, Affinity, Decision)
 
 
 def may_send(access: Access, command: Command) -> bool:
@@ -113,12 +112,28 @@ def may_send(access: Access, command: Command) -> bool:
     return Role.ADMIN in access.roles or any(isinstance(command, _SENDS.get(role, ())) for role in access.roles)
 
 
+def reaches_all(access: Access, commands: Iterable[Command]) -> bool:
+    """Tell whether they reach whatever these concern, so that nothing has to be looked up to know it."""
+    return access.namespaces is None and not any(_adopted_by(access, command) for command in commands)
+
+
 def may_reach(access: Access, command: Command, state: State) -> bool:
-    """Tell whether all that the command concerns lies in their namespaces."""
+    """Tell whether all that the command concerns lies in their namespaces, and is not taken from somebody else."""
+    for job_id in _adopted_by(access, command):
+        job = state.get(Job, job_id)
+        if job is not None and job.submitted_by != access.name:
+            return False
     if access.namespaces is None:
         return True
     concerned = _namespaces(command, state)
     return concerned is not None and all(name in access.namespaces for name in concerned)
+
+
+def _adopted_by(access: Access, command: Command) -> list[str]:
+    """Name the jobs that somebody who only submits wants in a group of theirs, where they wait for each other."""
+    if Role.ADMIN in access.roles or not isinstance(command, CreateGroup):
+        return []
+    return [member for member in command.members if isinstance(member, str)]
 
 
 def _namespaces(command: Command, state: State) -> Iterable[str] | None:
@@ -128,11 +143,13 @@ def _namespaces(command: Command, state: State) -> Iterable[str] | None:
     """
     if isinstance(command, Enqueue):
         return [job.namespace for job in command.jobs]
+    if isinstance(command, FlowOrder):
+        return [FLOWS]
     said = [new.namespace for new in _made_by(command)]
     named = getattr(command, "namespace", None)
     if isinstance(named, str):
         said.append(named)
-    keys = [(kind, key) for field, kind in _KINDS if isinstance(key := getattr(command, field, None), str)]
+    keys = [(kind, key) for field, kind in KINDS if isinstance(key := getattr(command, field, None), str)]
     if isinstance(command, CreateGroup):
         keys += [(Job, member) for member in command.members if isinstance(member, str)]
     if isinstance(command, PutSchedule | UpdateSchedule):
@@ -162,7 +179,7 @@ def _made_by(command: Command) -> Iterator[NewJob | NewTemplate | NewSchedule | 
 
 
 #: Fields of commands that name something, and what that is.
-_KINDS: tuple[tuple[str, type[Job | Group | Template | Schedule | Reservation | Webhook | Delivery]], ...] = (
+KINDS: tuple[tuple[str, type[Job | Group | Template | Schedule | Reservation | Webhook | Delivery]], ...] = (
     ("job_id", Job),
     ("group_id", Group),
     ("template_id", Template),
@@ -173,31 +190,21 @@ _KINDS: tuple[tuple[str, type[Job | Group | Template | Schedule | Reservation | 
 )
 
 
-def may_look(access: Access, look: str, given: dict[str, object]) -> bool:
-    """Tell whether they may ask this, before anything is looked up; what is found is judged by `may_see`."""
-    if access.namespaces is not None and look not in _TIMES and look != "get":
-        namespace = given.get("namespace", getattr(given.get("query"), "namespace", None))
-        if namespace not in access.namespaces:
-            return False
-    if {Role.READER, Role.OPERATOR, Role.ADMIN} & set(access.roles):
-        return True
-    if Role.WORKER in access.roles and look in _WORKER_SEES:
-        return True
-    return Role.CLIENT in access.roles and look == "get" and given.get("kind") is Job
+def home_of(record: Record) -> str | None:
+    """Give the namespace something belongs to; None for what is of the store as a whole."""
+    if isinstance(record, _OF_FLOWS):
+        return FLOWS
+    return getattr(record, "namespace", None)
 
 
-def may_see(access: Access, record: object) -> bool:
-    """Tell whether they may see one record that was asked for by its key."""
-    if access.namespaces is not None and getattr(record, "namespace", None) not in access.namespaces:
-        return False
-    if set(access.roles) == {Role.CLIENT}:
-        return isinstance(record, Job) and record.submitted_by == access.name
-    return True
+def may_read(access: Access) -> bool:
+    """Tell whether they may read everything, within their namespaces."""
+    return bool(_READS & set(access.roles))
 
 
 def may_read_all(access: Access) -> bool:
     """Tell whether they may read what knows no namespace: the feed, the roster, lines of runs."""
-    return access.namespaces is None and bool({Role.READER, Role.OPERATOR, Role.ADMIN} & set(access.roles))
+    return access.namespaces is None and may_read(access)
 
 
 def may_work(access: Access) -> bool:
@@ -211,16 +218,13 @@ def may_keep_content(access: Access) -> bool:
 
 
 def may_direct(access: Access) -> bool:
-    """Tell whether they may ask workers to be quiet or to stop."""
-    return bool({Role.OPERATOR, Role.ADMIN} & set(access.roles))
-
-
-_READS = frozenset({Role.READER, Role.OPERATOR, Role.ADMIN})
+    """Tell whether they may ask workers, who work for any namespace, to be quiet or to stop."""
+    return access.namespaces is None and bool({Role.OPERATOR, Role.ADMIN} & set(access.roles))
 
 
 def may_list(access: Access, namespace: str | None) -> bool:
     """Tell whether they may list what belongs to a namespace; None for what belongs to none."""
-    return bool(_READS & set(access.roles)) and (access.namespaces is None or namespace in access.namespaces)
+    return may_read(access) and (access.namespaces is None or namespace in access.namespaces)
 
 
 def may_show(access: Access, record: object) -> bool:
@@ -228,7 +232,8 @@ def may_show(access: Access, record: object) -> bool:
     if may_list(access, getattr(record, "namespace", None)):
         return True
     is_own = isinstance(record, Job) and record.submitted_by == access.name
-    return Role.CLIENT in access.roles and is_own and may_see(access, record)
+    is_within = access.namespaces is None or getattr(record, "namespace", None) in access.namespaces
+    return Role.CLIENT in access.roles and is_own and is_within
 
 
 def roles_for(kind: type | None) -> list[Role]:

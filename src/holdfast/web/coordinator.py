@@ -24,7 +24,7 @@ from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import FetchActivity, FetchTurn
 from holdfast.model.outcomes import Outcome, Refusal, refuse
-from holdfast.rules.access import may_reach, may_send, what_it_takes
+from holdfast.rules.access import may_reach, may_send, reaches_all, what_it_takes
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Asked, Gathering
@@ -111,7 +111,7 @@ class Coordinator:
 
     async def admit(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
         """Give the commands as they may be decided later, or their refusals."""
-        if access.namespaces is None:  # nothing has to be looked up for it
+        if reaches_all(access, commands):  # nothing has to be looked up for it
             return self.admitted(access, commands)
         return await self.in_thread(lambda: self.admitted(access, commands))
 
@@ -134,7 +134,7 @@ class Coordinator:
 
     def admitted(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
         """Give the commands as they may be decided, each with who asks, or its refusal. Touches the store."""
-        if access.namespaces is None:  # they reach everything: there is nothing to look up
+        if reaches_all(access, commands):
             return [self._judged(access, command, is_there=True) for command in commands]
         with self.engine.read() as view:
             return [self._judged(access, command, is_there=may_reach(access, command, view)) for command in commands]

@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import Forbidden
-from holdfast.rules.access import may_look, may_see, what_it_takes
+from holdfast.rules.access import what_it_takes
+from holdfast.rules.looks import may_look
 from holdfast.stores.http.lookups import look_up
 from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, Seen
 from holdfast.version import __version__
@@ -21,15 +22,11 @@ async def post_look(request: Request) -> Response:
     coordinator, access = coordinator_of(request), access_of(request)
     what = look_up(look.look)
     given = what.given(look)
-    if not may_look(access, what.name, given):
-        raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
 
     def see() -> Seen:
         with coordinator.engine.read() as view:
-            if what.name == "get":
-                found = view.get(given["kind"], given["key"])
-                if found is not None and not may_see(access, found):
-                    raise Forbidden(f"{access.name} may not see that.", hint=what_it_takes(access, None))
+            if not may_look(access, what.name, given, view):
+                raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
             return what.call(view, look)
 
     return answer(await coordinator.in_thread(see))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import Forbidden, InvalidValue, PayloadTooLarge, WorkerNotFound
+from holdfast.model.access import Access
 from holdfast.model.commands import Extend
 from holdfast.model.ids import RunId
+from holdfast.model.logs import LogLine
 from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
+from holdfast.rules.looks import may_hear, may_speak
 from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines
 from holdfast.web.bodies import answer, decoded, number
-from holdfast.web.coordinator import coordinator_of
+from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
 
 
@@ -32,7 +37,7 @@ async def post_heartbeat(request: Request) -> Response:
 
     def tell() -> Wish | None:
         if beat.lines:
-            engine.store.logs.add(beat.lines)
+            _keep(coordinator, access_of(request), beat.lines)
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
             now = engine.look().now
@@ -73,19 +78,30 @@ async def post_lines(request: Request) -> Response:
     """Keep what runs say."""
     _demand(may_work(access_of(request)), request)
     lines, coordinator = (await decoded(request, Lines)).lines, coordinator_of(request)
-    await coordinator.in_thread(lambda: coordinator.engine.store.logs.add(lines))
+    await coordinator.in_thread(lambda: _keep(coordinator, access_of(request), lines))
     return Response(status_code=204)
 
 
 async def get_lines(request: Request) -> Response:
     """Give what a run has said."""
-    _demand(may_read_all(access_of(request)), request)
     run_id = RunId(request.query_params.get("run", ""))
     after, limit = int(number(request, "after", 0, 2**62)), int(number(request, "limit", 1000, 1000))
     coordinator = coordinator_of(request)
-    return answer(
-        RunLines(list(await coordinator.in_thread(lambda: coordinator.engine.store.logs.read(run_id, after, limit))))
-    )
+
+    def read() -> RunLines:
+        with coordinator.engine.read() as view:
+            _demand(may_hear(access_of(request), run_id, view), request)
+        return RunLines(list(coordinator.engine.store.logs.read(run_id, after, limit)))
+
+    return answer(await coordinator.in_thread(read))
+
+
+def _keep(coordinator: Coordinator, access: Access, lines: Sequence[tuple[RunId, LogLine]]) -> None:
+    """Keep lines. Raises Forbidden if one of the runs is none of theirs."""
+    with coordinator.engine.read() as view:
+        if not may_speak(access, {run_id for run_id, _ in lines}, view):
+            raise Forbidden(f"{access.name} may not speak for these runs. Nothing was kept.")
+    coordinator.engine.store.logs.add(lines)
 
 
 def _demand(allowed: bool, request: Request) -> None:  # noqa: FBT001 - reads as a sentence where it is called
