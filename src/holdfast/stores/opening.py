@@ -57,6 +57,11 @@ def parse_url(url: str) -> StoreUrl:
         )
     if bool(path) == (scheme == "memory") or not _can_be_path(path):
         raise InvalidValue(f"{url!r}: {scheme}: takes {'no path' if scheme == 'memory' else 'a path'}.", url=url)
+    if scheme in {"http", "https"} and "@" in rest:  # not repeated: it may hold a password
+        raise InvalidValue(
+            "the URL of a coordinator has no user and no password.",
+            hint="Use http://HOST:PORT, and HOLDFAST_ACCESS_TOKEN for the access token.",
+        )
     if scheme in {"http", "https"} and not _HOST.fullmatch(rest):
         raise InvalidValue(f"{url!r} names no coordinator.", hint="Use http://HOST:PORT.", url=url)
     options = dict(parse_qsl(query, keep_blank_values=True))

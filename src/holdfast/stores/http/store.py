@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import inf
 from typing import NoReturn, cast
+from urllib.parse import quote
 
 import msgspec
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import InvalidOperation, StoreFailed
+from holdfast.errors import InvalidOperation, InvalidValue, StoreFailed
 from holdfast.model.commands import (
     Command,
     Complete,
@@ -48,6 +49,7 @@ from holdfast.stores.http.wire import (
     FeedPage,
     Look,
     Outcomes,
+    Probed,
     Seen,
     encode,
 )
@@ -55,6 +57,8 @@ from holdfast.stores.protocol import Batch, Durability, Entry, Finding, Promises
 
 #: Seconds without an answer after which a caller is told.
 PATIENCE_S = 30.0
+#: Seconds a receiver may take to answer one delivery, at most.
+PROBE_S = 15.0
 #: Bytes of commands up to which a caller's go with those of others.
 SMALL = 256 << 10
 #: Reports are known by their tokens, holds by their names, and a lease nobody heard of lapses: asking anew under other
@@ -94,9 +98,12 @@ class HttpStore:
         clock: Clock | None = None,
         patience_s: float = PATIENCE_S,
     ) -> HttpStore:
-        """Reach the coordinator at `url`. Raises StoreBusy if nobody answers, Unauthorized if it knows better."""
-        token = access_token or os.environ.get("HOLDFAST_ACCESS_TOKEN")
-        line = Line(url, token, clock or SystemClock(), patience_s)
+        """Reach the coordinator at `url`.
+
+        Raises StoreBusy if nobody answers, Unauthorized if it knows better, InvalidValue for what is no access token.
+        """
+        token = access_token or os.environ.get("HOLDFAST_ACCESS_TOKEN") or ""
+        line = Line(url, _sendable(token), clock or SystemClock(), patience_s)
         try:
             return cls(line, msgspec.json.decode(line.send(Request("GET", "/facing")), type=Facing))
         except BaseException:
@@ -181,6 +188,11 @@ class HttpStore:
             if left_s <= 0:
                 return False
 
+    def probe(self, webhook_id: str) -> str:
+        """Have the coordinator try a webhook: it knows the secrets, and it is the one whose deliveries must arrive."""
+        sent = Request("POST", f"/webhooks/{quote(webhook_id, safe='')}/test", b"{}", wait_s=PROBE_S)
+        return msgspec.json.decode(self._line.send(sent), type=Probed).delivery_id
+
     # --- what the coordinator does by itself --------------------------------------------------------------------------
 
     def write(self) -> AbstractContextManager[Batch]:
@@ -228,3 +240,15 @@ def _portions(commands: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 def _chance() -> int:
     return int.from_bytes(os.urandom(8))
+
+
+def _sendable(token: str) -> str:
+    """Give an access token without the end of the line it was read from. Errors of what sends it would quote it."""
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidValue(
+            "the access token has characters that no access token has. Nothing was sent.",
+            hint="Give it as `holdfast access add` has shown it.",
+            field="access_token",
+        )
+    return token
