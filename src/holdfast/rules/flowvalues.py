@@ -93,11 +93,8 @@ def _problems(command: FlowCommand) -> Iterator[str]:
         case RenewSessions(lock_s=lock_s, idle_s=idle_s):
             yield from _lock("extend_for", lock_s)
             yield from _duration("idle_timeout", idle_s)
-        case DeleteInstances(instance_ids=ids, tree=tree):
-            if tree and len(set(ids)) != 1:
-                yield "a tree is deleted by its one root"
-            for name in ids:
-                yield from instance_problems("instance", name)
+        case DeleteInstances():
+            yield from _deletion(command)
         case DeleteEnded(limit=limit) | CleanSessions(limit=limit):
             if limit < 1:
                 yield "limit must be >= 1"
@@ -115,6 +112,13 @@ def _problems(command: FlowCommand) -> Iterator[str]:
             yield from _by_hand(command)
         case FetchMore() | ParkMessages() | AnnounceHandlers():
             return
+
+
+def _deletion(command: DeleteInstances) -> Iterator[str]:
+    if command.tree and len(set(command.instance_ids)) != 1:
+        yield "a tree is deleted by its one root"
+    for name in command.instance_ids:
+        yield from instance_problems("instance", name)
 
 
 def _by_hand(command: ResetInstance | ForkInstance | FailInstance | ImportInstance) -> Iterator[str]:
