@@ -30,6 +30,7 @@ from holdfast.model.flowcommands import (
 from holdfast.model.instances import OVER, Execution, Instance, InstanceStatus, Message
 from holdfast.model.outcomes import Deleted, Done, Refusal, Swept, refuse
 from holdfast.model.times import FOREVER, Timestamp
+from holdfast.model.workitems import QueueMessage
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.mail import Post, held_back
 from holdfast.rules.overlaps import next_in_line
@@ -283,6 +284,10 @@ def decide_answer(state: State, command: AnswerDecision, now: Timestamp) -> Deci
         listed = ", ".join(question.options)
         message = f"chosen: {command.chosen!r} is not one of {listed}. Nothing was changed."
         return answer(refuse(InvalidValue, message, field="chosen"))
+    if command.message.kind != QueueMessage.__name__ or command.message.instance_id != question.instance_id:
+        # Who may answer may not, under that name, say anything to anybody.
+        message = f"message: an answer goes to {question.instance_id!r}, which asked. Nothing was changed."
+        return answer(refuse(InvalidValue, message, field="message"))
     post = Post(state, command, now)
     post.send(command.message)
     answered = DecisionAnswered(decision_id=command.decision_id, by=command.by, cmd=command.cmd, actor=command.actor)

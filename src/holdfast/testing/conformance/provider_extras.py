@@ -21,7 +21,7 @@ from holdfast.flows.provider import (
 )
 from holdfast.model.decisions import Decision, decision_id
 from holdfast.model.flowcommands import AnswerDecision, NewMessage
-from holdfast.model.workitems import encode_item
+from holdfast.model.workitems import CancelInstance, encode_item
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -471,6 +471,13 @@ class ProviderDecisions(ProviderTopic):
 
     def test_an_unlisted_answer_is_refused(self, desk: Desk) -> None:
         desk.harness.refused(InvalidValue, self.an_answer(self.put_question(desk), "perhaps"))
+
+    def test_an_answer_goes_to_who_asked_and_is_nothing_but_an_answer(self, desk: Desk) -> None:
+        name = self.put_question(desk)
+        desk.begin("other")
+        for item in (signal("other"), CancelInstance(instance="i", reason="", force=True)):
+            said = NewMessage(item=msgspec.Raw(encode_item(item)))
+            desk.harness.refused(InvalidValue, msgspec.structs.replace(self.an_answer(name, "yes"), message=said))
 
     def test_an_unknown_question_is_refused(self, desk: Desk) -> None:
         desk.harness.refused(DecisionNotFound, self.an_answer("nobody", "yes"))
