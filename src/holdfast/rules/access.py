@@ -80,6 +80,7 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import NewSchedule, Schedule
 from holdfast.model.templates import NewTemplate, Template
 from holdfast.model.webhooks import Delivery, NewWebhook, Webhook
+from holdfast.rules.saying import may_say
 from holdfast.rules.state import State
 
 _OWN = (
@@ -96,7 +97,7 @@ _SENDS: dict[Role, tuple[type, ...]] = {
     Role.OPERATOR: (
         Retry, Cancel, CancelGroup, Move, Normalize, Update, Bury, PauseQueue, ResumeQueue, SetQueue,
         PauseDispatch, ResumeDispatch, PauseSchedule, ResumeSchedule, Trigger, AnswerDecision, Redeliver,
-        ReleaseReservation,
+        ReleaseReservation, TellInstance,
     ),
 }  # fmt: skip
 _READS = frozenset({Role.READER, Role.OPERATOR, Role.ADMIN})
@@ -109,6 +110,8 @@ def may_send(access: Access, command: Command) -> bool:
     """Tell whether a role of theirs has this kind of command."""
     if isinstance(command, _OWN):
         return False
+    if isinstance(command, TellInstance):
+        return may_say(access, command)
     return Role.ADMIN in access.roles or any(isinstance(command, _SENDS.get(role, ())) for role in access.roles)
 
 

@@ -128,6 +128,7 @@ ENDPOINTS = (
         answers={200: Settled},
         refuses=(409,),
         sends=TellInstance,
+        roles="client, admin",
     ),
     Endpoint(
         method="POST",
@@ -139,6 +140,7 @@ ENDPOINTS = (
         answers={200: Settled},
         refuses=(409,),
         sends=TellInstance,
+        roles="operator, admin",
     ),
     Endpoint(
         method="DELETE",

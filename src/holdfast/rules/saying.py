@@ -1,0 +1,36 @@
+"""Who may say what to an instance: what is said decides, not how it is sent.
+
+Signals are a client's, requests to stop an operator's. What activities, timers and instances tell each other, and
+answers to questions, is not for saying: each has a command of its own, which proves the right to it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model.access import Access, Role
+from holdfast.model.flowcommands import TellInstance
+from holdfast.model.workitems import CancelInstance, ExternalRaised, QueueMessage, decode_item
+
+#: Names of signals begin so that are no signals of users.
+_OURS = "@"
+
+
+def may_say(access: Access, command: TellInstance) -> bool:
+    """Tell whether a role of theirs may say this to an instance."""
+    if Role.ADMIN in access.roles:
+        return True
+    try:
+        item = decode_item(command.message.item)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # It says nothing to anybody: whoever sends it learns, at admission, what is wrong with it.
+        return bool({Role.CLIENT, Role.OPERATOR} & set(access.roles))
+    match item:
+        case QueueMessage(name=name):
+            return Role.CLIENT in access.roles and not name.startswith(_OURS)
+        case ExternalRaised():
+            return Role.CLIENT in access.roles
+        case CancelInstance():
+            return Role.OPERATOR in access.roles
+        case _:
+            return False

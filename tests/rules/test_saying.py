@@ -1,0 +1,56 @@
+"""What may be said to instances, and by whom."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.app.speaking import cancel_command, signal_command
+from holdfast.model.access import Access, Role
+from holdfast.model.flowcommands import NewMessage, TellInstance
+from holdfast.model.workitems import (
+    ActivityCompleted,
+    ExternalRaised,
+    QueueMessage,
+    ResumeInstance,
+    SubOrchCompleted,
+    TimerFired,
+    encode_item,
+)
+from holdfast.rules.access import may_send
+from holdfast.rules.saying import may_say
+
+
+def said(item):
+    return TellInstance(message=NewMessage(item=msgspec.Raw(encode_item(item))))
+
+
+FORGED = (
+    ActivityCompleted(instance="i", execution_id=1, id=2, result="1"),
+    TimerFired(instance="i", execution_id=1, id=2, fire_at_ms=0),
+    SubOrchCompleted(parent_instance="i", parent_execution_id=1, parent_id=2, result="1"),
+    ResumeInstance(instance="i", execution_id=1),
+    QueueMessage(instance="i", name="@decision/2", data="{}"),
+)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_signals_are_a_clients_and_requests_to_stop_an_operators(role):
+    access = Access(name="x", roles=(role,))
+    for judge in (may_say, may_send):
+        signals = (signal_command("i", "paid", "1"), said(ExternalRaised(instance="i", name="paid", data="1")))
+        assert {judge(access, one) for one in signals} == {role in (Role.CLIENT, Role.ADMIN)}
+        assert judge(access, cancel_command("i", "", force=True)) == (role in (Role.OPERATOR, Role.ADMIN))
+
+
+@pytest.mark.parametrize("item", FORGED, ids=lambda item: type(item).__name__)
+def test_nobody_from_outside_speaks_for_an_activity_a_timer_a_child_or_an_answer(item):
+    everything_but_admin = Access(name="x", roles=tuple(role for role in Role if role is not Role.ADMIN))
+    assert not may_say(everything_but_admin, said(item))
+    assert not may_send(everything_but_admin, said(item))
+
+
+def test_what_cannot_be_read_is_left_to_who_says_what_is_wrong_with_it():
+    nonsense = TellInstance(message=NewMessage(item=msgspec.Raw(b'{"type":"Nonsense"}')))
+    assert may_say(Access(name="x", roles=(Role.CLIENT,)), nonsense)
+    assert not may_say(Access(name="x", roles=(Role.WORKER,)), nonsense)
