@@ -356,6 +356,18 @@ class Elsewhere(Protocol):
 
 
 @runtime_checkable
+class Probing(Protocol):
+    """A store whose webhooks are tried where their deliveries are sent from."""
+
+    def probe(self, webhook_id: str) -> str:
+        """Have a webhook sent a delivery that only shows whether it arrives; give its id when that has ended.
+
+        - Raises WebhookNotFound.
+        """
+        ...
+
+
+@runtime_checkable
 class Joinable(Protocol):
     """A store whose users can have it write inside a transaction of their own."""
 

@@ -77,6 +77,12 @@ class Changes(msgspec.Struct, frozen=True):
     seq: int
 
 
+class Probed(msgspec.Struct, frozen=True):
+    """Of a delivery that was tried: which one it is. What became of it is looked up."""
+
+    delivery_id: str
+
+
 class FeedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Entries of the feed, in order."""
 
