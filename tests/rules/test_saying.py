@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.app.speaking import cancel_command, signal_command
 from holdfast.model.access import Access, Role
+from holdfast.model.commands import CreateGroup, Enqueue
 from holdfast.model.flowcommands import NewMessage, TellInstance
 from holdfast.model.workitems import (
     ActivityCompleted,
@@ -19,6 +20,7 @@ from holdfast.model.workitems import (
 )
 from holdfast.rules.access import may_send
 from holdfast.rules.saying import may_say
+from holdfast.testing.conformance.harness import new_job
 
 
 def said(item):
@@ -48,6 +50,19 @@ def test_nobody_from_outside_speaks_for_an_activity_a_timer_a_child_or_an_answer
     everything_but_admin = Access(name="x", roles=tuple(role for role in Role if role is not Role.ADMIN))
     assert not may_say(everything_but_admin, said(item))
     assert not may_send(everything_but_admin, said(item))
+
+
+def test_only_admins_make_a_job_that_speaks_for_an_activity():
+    owned = new_job("a", owner="i/1/2")
+    makes = (
+        Enqueue(jobs=(new_job("b"), owned)),
+        CreateGroup(group_id="g", members=(owned,)),
+        CreateGroup(group_id="g", members=("b",), callback=owned),
+    )
+    for command in makes:
+        assert may_send(Access(name="x", roles=(Role.ADMIN,)), command)
+        assert not may_send(Access(name="x", roles=(Role.CLIENT,)), command)
+    assert may_send(Access(name="x", roles=(Role.CLIENT,)), Enqueue(jobs=(new_job("b"),)))
 
 
 def test_what_cannot_be_read_is_left_to_who_says_what_is_wrong_with_it():

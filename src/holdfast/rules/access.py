@@ -80,7 +80,7 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import NewSchedule, Schedule
 from holdfast.model.templates import NewTemplate, Template
 from holdfast.model.webhooks import Delivery, NewWebhook, Webhook
-from holdfast.rules.saying import may_say
+from holdfast.rules.saying import has_activity, may_say
 from holdfast.rules.state import State
 
 _OWN = (
@@ -112,6 +112,8 @@ def may_send(access: Access, command: Command) -> bool:
         return False
     if isinstance(command, TellInstance):
         return may_say(access, command)
+    if Role.ADMIN not in access.roles and has_activity(command):
+        return False
     return Role.ADMIN in access.roles or any(isinstance(command, _SENDS.get(role, ())) for role in access.roles)
 
 
