@@ -76,7 +76,8 @@ def test_only_a_coordinator_of_this_machine_is_asked_without_being_named():
     assert target._is_plain_loopback("http://[::1]:8480")
     assert not target._is_plain_loopback("http://10.0.0.5:8480")
     assert not target._is_plain_loopback("https://127.0.0.1:8480")
-    assert not target._is_plain_loopback("")
+    for other in ("", "http://localhost.example.com", "http://[::1", "http://127.0.0.1.example.com:8480", "127.0.0.1"):
+        assert not target._is_plain_loopback(other)
 
 
 APP = """
@@ -108,3 +109,46 @@ def test_the_role_of_a_worker_is_enough_for_the_command_and_for_strict_it_is_tol
     assert said.exit_code == 0, said.stderr
     assert "schedule.forbidden" in caplog.messages
     assert {row["status"] for row in rows("jobs", "ls", env={"HOLDFAST_STORE": coordinator})} == {"COMPLETED"}
+
+
+LOOKS = """
+    jobs ls, jobs show a, jobs logs a, explain a, queues ls, queues show default, groups ls, schedules ls,
+    schedules show s, schedules preview s, templates ls, webhooks ls, reservations ls, workers ls, workflows ls,
+    workflows show i, decisions ls, status, top
+"""
+CHANGES = """
+    jobs update a --priority 3, jobs move a --to last, jobs bury a --yes, jobs retry a, queues pause default,
+    queues resume default, queues limit default --max-running 2, dispatch pause, dispatch resume, schedules pause s,
+    schedules resume s, schedules trigger s, workflows signal i paid, workflows cancel i, schedules rm s --yes
+"""
+
+
+def lines(text):
+    return [one.split() for one in text.replace("\n", " ").split(",")]
+
+
+@pytest.mark.parametrize("place", ["wal"], indirect=True)
+def test_every_verb_that_looks_or_changes_does_so_at_a_coordinator(coordinator, holdfast):
+    there = {"env": {"HOLDFAST_STORE": coordinator}}
+    for made in ("schedules add s --task work --every 1h", "workflows start order --id i"):
+        said = holdfast(*made.split(), **there)
+        assert said.exit_code == 0, (made, said.stderr)
+    for line in [*lines(LOOKS), *lines(CHANGES)]:
+        said = holdfast(*line, **there)
+        assert said.exit_code == 0, (line, said.stdout, said.stderr)
+
+
+@pytest.mark.parametrize("place", ["wal"], indirect=True)
+def test_a_wrong_access_token_is_refused_by_name_and_is_not_shown(coordinator, holdfast):
+    said = holdfast("jobs", "ls", env={"HOLDFAST_STORE": coordinator, "HOLDFAST_ACCESS_TOKEN": "hf_wrong"})
+    assert said.exit_code == 6
+    assert "access token" in said.stderr
+    assert "hf_wrong" not in said.stderr
+
+
+@pytest.mark.parametrize("line", ["jobs cancel a", "status", "queues ls", "top"])
+def test_without_its_coordinator_a_command_says_so_and_that_trying_again_may_help(holdfast, monkeypatch, line):
+    monkeypatch.setattr(target, "PATIENCE_S", 0.0)
+    said = holdfast(*line.split(), env={"HOLDFAST_STORE": "http://127.0.0.1:1"})
+    assert said.exit_code == 7
+    assert "gave no answer" in said.stderr

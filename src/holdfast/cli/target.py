@@ -170,8 +170,12 @@ def _open_or_ask(url: str) -> Store:
 
 
 def _is_plain_loopback(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and ip_address(parts.hostname or "::").is_loopback
+    """Tell whether a URL is of this machine alone. It is from the file of a lock, which may say anything."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and ip_address(parts.hostname or "::").is_loopback
+    except ValueError:
+        return False
 
 
 def existing(url: str) -> StoreUrl:
