@@ -17,4 +17,5 @@ def test_limits_are_read_by_name():
 def test_what_is_no_limit_is_refused(word):
     with pytest.raises(InvalidValue, match="limit") as caught:
         limits_of([word])
+    assert "body=8388608, " in caught.value.hint
     assert "long_polls_each=64" in caught.value.hint

@@ -59,8 +59,9 @@ def test_a_worker_works_over_tls_for_who_shows_the_right_certificate(tmp_path, f
             assert job.result(timeout=20) == 8
         # Nobody is believed without it, and nobody is answered in the clear.
         monkeypatch.delenv("SSL_CERT_FILE")
-        with pytest.raises(StoreBusy, match=r"(?i)certificate"):
-            HttpStore.open(url, access_token=token, patience_s=0)
+        with pytest.raises(StoreBusy, match=r"(?i)certificate") as told:  # at once: waiting would not help
+            HttpStore.open(url, access_token=token)
+        assert "SSL_CERT_FILE" in told.value.hint
         assert say(f"http://localhost:{serving.url.rpartition(':')[2]}", head()) is None
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nothing.pem"))
     with pytest.raises(InvalidValue, match=r"nothing\.pem"):

@@ -111,7 +111,7 @@ def _demand_text(args: list[str]) -> None:
 @click.version_option(holdfast.__version__, prog_name="holdfast")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Crash-safe jobs on one file."""
+    """Crash-safe jobs and durable workflows, on one file or over HTTP."""
     place, _ = COMMANDS.get(ctx.invoked_subcommand or "", ("", ""))
     if place.startswith("holdfast.web."):  # that room knows no terminal; the others do it when they are ready
         show_events()

@@ -42,7 +42,7 @@ def limits_of(words: Sequence[str]) -> Limits:
     try:
         return msgspec.convert(given, Limits, strict=False)
     except msgspec.ValidationError as problem:
-        names = ", ".join(f"{field.name}={field.default:g}" for field in msgspec.structs.fields(Limits))
+        names = ", ".join(f"{field.name}={field.default:.12g}" for field in msgspec.structs.fields(Limits))
         raise InvalidValue(
             f"limit: {problem}. Nothing was started.", hint=f"There are: {names}.", field="limit"
         ) from problem

@@ -8,10 +8,10 @@ whether the request may have arrived. Whoever has better things to do than to wa
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Mapping
 from datetime import datetime
-from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound, StoreBusy, StoreClosed, StoreFailed
 from holdfast.points import reach
+from holdfast.rules.hosts import is_loopback
 from holdfast.stores.backoff import FIRST_S, LONGEST_S, jittered
 from holdfast.stores.http.hearsay import Hearsay
 from holdfast.stores.http.packing import GZIP, WORTH, ZSTD, packed
@@ -123,6 +124,8 @@ class Line:
                 answer = self._once(request, ANSWER_S if attempt_s is None else attempt_s)
             except _UNSENT as problem:
                 why = _words(problem)
+                if not self._has_met and _is_unbelieved(problem):  # waiting would not help
+                    raise self._unbelieved(why) from problem
             except httpx2.TransportError as problem:
                 arrived, why = True, _words(problem)
             except RuntimeError:  # so the client says that it was closed, by another thread
@@ -173,6 +176,13 @@ class Line:
             self.time.hear(datetime.fromisoformat(now))
         return _Answer(answer.status_code, answer.headers, b"".join(parts))
 
+    def _unbelieved(self, why: str) -> StoreBusy:
+        return StoreBusy(
+            f"{self.url} is not believed to be what it says: {why}. Nothing was sent.",
+            hint="If its certificate is of an authority of your own, set SSL_CERT_FILE to that one's, in PEM.",
+            url=self.url,
+        )
+
     def _unanswered(
         self, request: Request, why: str, waited_s: float, retry_after_s: float, *, arrived: bool
     ) -> HoldfastError:
@@ -199,15 +209,18 @@ class Line:
 
 def is_near(url: str) -> bool:
     """Tell whether a URL is of this machine itself."""
-    name = urlsplit(url).hostname or ""
-    try:
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _words(problem: Exception) -> str:
-    return str(problem) or type(problem).__name__
+    return str(problem).rstrip(".") or type(problem).__name__
+
+
+def _is_unbelieved(problem: BaseException | None) -> bool:
+    """Tell whether a certificate is at the bottom of it."""
+    while problem is not None and not isinstance(problem, ssl.SSLCertVerificationError):
+        problem = problem.__cause__ or problem.__context__
+    return problem is not None
 
 
 def _error_of(answer: _Answer) -> HoldfastError:
