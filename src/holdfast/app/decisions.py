@@ -90,9 +90,7 @@ class Decision:
         return AioDecision(self)
 
 
-def answer_command(
-    record: Record, chosen: str | None, message: str | None, *, by: str, cmd: str, actor: str = ""
-) -> AnswerDecision:
+def answer_command(record: Record, chosen: str | None, message: str | None, *, by: str, cmd: str) -> AnswerDecision:
     """Answer a question that was read. Raises InvalidValue for an answer that says nothing."""
     if chosen is None and message is None:
         raise InvalidValue("an answer needs a choice or a message. Nothing was changed.", field="chosen")
@@ -100,7 +98,6 @@ def answer_command(
     item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=text)
     return AnswerDecision(
         cmd=cmd,
-        actor=actor,
         decision_id=record.decision_id,
         message=NewMessage(item=msgspec.Raw(encode_item(item))),
         chosen=chosen,

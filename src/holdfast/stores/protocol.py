@@ -386,6 +386,16 @@ class Joinable(Protocol):
 
 
 @runtime_checkable
+class Placed(Protocol):
+    """A store that lies somewhere on a disk."""
+
+    @property
+    def path(self) -> str:
+        """Where."""
+        ...
+
+
+@runtime_checkable
 class Announcing(Protocol):
     """A store of one process, which can tell others where that process is to be asked instead."""
 

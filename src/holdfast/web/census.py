@@ -11,29 +11,19 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from holdfast.engine.engine import Engine
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import Timestamp, seconds_between
 from holdfast.model.workers import WorkerState
-from holdfast.stores.protocol import QueueCount, View
+from holdfast.stores.protocol import Placed, QueueCount, View
 from holdfast.stores.vitals import size_of
 
 #: How much longer than a look it takes until the next one.
 REST = 100.0
 #: Jobs at the head of a queue among which the oldest is looked for.
 HEAD = 100
-
-
-@runtime_checkable
-class Placed(Protocol):
-    """A store that lies somewhere on a disk."""
-
-    @property
-    def path(self) -> str:
-        """Where."""
-        ...
 
 
 class Found(NamedTuple):

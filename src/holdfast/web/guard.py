@@ -16,8 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Forbidden, HoldfastError, Unauthorized
 from holdfast.model.access import LOCAL, Access
+from holdfast.rules.hosts import is_loopback
 from holdfast.stores.http.wire import ROOT
-from holdfast.web.heads import Told, demand_own_name, demand_own_page, flaw_in, is_loopback
+from holdfast.web.heads import Told, demand_own_name, demand_own_page, flaw_in
 from holdfast.web.keyring import Keyring
 from holdfast.web.limits import Limits
 from holdfast.web.problems import response_to
@@ -26,8 +27,8 @@ from holdfast.web.quotas import Quotas
 #: Says only whether the process lives; asked by those who have no access token.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 #: Requests that stay open until something happens; and those that last as long as their caller likes.
-LONG_POLLS = frozenset(f"{ROOT}/{name}" for name in ("lease", "changes", "feed", "stream", "reservations", "direct"))
-STREAMS = frozenset({f"{ROOT}/feed", f"{ROOT}/stream"})
+LONG_POLLS = frozenset(f"{ROOT}/{name}" for name in ("lease", "changes", "feed", "reservations", "direct"))
+STREAMS = frozenset({f"{ROOT}/feed"})
 _ACCESS, _LIMITS = "holdfast.access", "holdfast.limits"
 
 

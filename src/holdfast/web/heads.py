@@ -6,8 +6,6 @@ machine's where only it is let in, pages of other origins. Looks at nothing but 
 
 from __future__ import annotations
 
-import ipaddress
-from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 from starlette.types import Scope
 
 from holdfast.errors import Forbidden, HoldfastError, InvalidValue
+from holdfast.rules.hosts import is_loopback
 
 #: Bytes of a path, as it was sent.
 LONGEST_PATH = 4096
@@ -84,17 +83,6 @@ def demand_own_page(told: Told, method: str) -> None:
         return
     if origin is None or _place_of(origin.decode("latin-1")) != told.get(b"host", b"").decode("latin-1").lower():
         raise Forbidden("a page of another origin may not ask this. Nothing was done.")
-
-
-@lru_cache(256)
-def is_loopback(name: str) -> bool:
-    """Tell whether a host name or address is this machine's own."""
-    if name.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _place_of(origin: str) -> str | None:

@@ -27,16 +27,16 @@ from holdfast.engine.maintenance import Report, recover
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
 from holdfast.points import reach
+from holdfast.rules.hosts import is_loopback
 from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import Announcing
 from holdfast.web.coordinator import Coordinator
 from holdfast.web.front import Front
 from holdfast.web.guard import Door
-from holdfast.web.heads import is_loopback
 from holdfast.web.keyring import Keyring
 from holdfast.web.limits import Limits
 from holdfast.web.routes import application
-from holdfast.web.server import DRAIN_S, Server
+from holdfast.web.server import DRAIN_S, WAITING, Server
 
 #: Nothing listens elsewhere unless asked to.
 HOST, PORT = "127.0.0.1", 8480
@@ -248,7 +248,7 @@ def _most_connections(limits: Limits) -> int:
 def _listen(listening: Listening, store_url: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
-        made = socket.create_server((listening.host, listening.port), family=family, backlog=1024)
+        made = socket.create_server((listening.host, listening.port), family=family, backlog=WAITING)
         # Connections inherit it. asyncio sets it only on sockets that name their protocol, which this one does not;
         # without it the body of an answer waits 40 ms for the acknowledgement of its head.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -89,16 +89,13 @@ class HttpRoster:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        #: Worker → what its last heartbeat brought, so that asking costs nothing beyond it.
-        self._wishes: dict[str, Wish | None] = {}
 
     def note(self, worker: WorkerInfo) -> None:
         """Tell of a worker."""
-        self._wishes[worker.worker_id] = self._beat(worker.worker_id, Heartbeat(worker=worker)).wish
+        self._beat(worker.worker_id, Heartbeat(worker=worker))
 
     def drop(self, worker_id: str) -> None:
         """Tell that a worker has stopped."""
-        self._wishes.pop(worker_id, None)
         self._line.send(Request("DELETE", f"/workers/{quote(worker_id)}"), attempt_s=SOFT_S)
 
     def all(self) -> Sequence[WorkerInfo]:
@@ -115,8 +112,7 @@ class HttpRoster:
 
     def wish(self, worker_id: str) -> Wish | None:
         """Give the wish left for a worker."""
-        self._wishes[worker_id] = found = self._beat(worker_id, Heartbeat()).wish
-        return found
+        return self._beat(worker_id, Heartbeat()).wish
 
     def _beat(self, worker_id: str, beat: Heartbeat) -> Beat:
         sent = Request("POST", f"/workers/{quote(worker_id)}/heartbeat", encode(beat))
