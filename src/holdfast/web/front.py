@@ -1,12 +1,15 @@
-"""What stands at the port from the first moment on: says that the process lives, and that the rest comes in a moment.
+"""What stands at the port from the first moment to the last: says that the process lives, that the rest comes in a
+moment, and at the end, to whom nobody could answer in time, that the same must be sent again.
 
 Once the coordinator is ready, everything goes there.
 """
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import StoreBusy
 from holdfast.web.headers import safely
@@ -23,11 +26,35 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on."""
         if self.behind is not None:
-            await self.behind(scope, receive, send)
+            await _handed(self.behind, scope, receive, send)
             return
         answer: Response = PlainTextResponse("ok\n")
         if scope["path"] != "/healthz":
             answer = response_to(StoreBusy("the store is being recovered. Nothing was done.", hint="In a moment."))
         # What belongs to the request was not read.
-        answer.raw_headers = [*safely(answer.raw_headers), (b"connection", b"close")]
-        await answer(scope, receive, send)
+        await _last(answer)(scope, receive, send)
+
+
+async def _handed(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Hand a request on. One that the end of the server cuts short is not an error: whoever asked can ask the next."""
+    has_begun = False
+
+    async def sending(message: Message) -> None:
+        nonlocal has_begun
+        has_begun = True
+        await send(message)
+
+    try:
+        await app(scope, receive, sending)
+    except asyncio.CancelledError:  # by the server alone, when those under way have had their time
+        if not has_begun:
+            ending = StoreBusy(
+                "the coordinator ends. Whether anything was done is not known.",
+                hint="Send the same again, with the same ids: that settles it.",
+            )
+            await _last(response_to(ending))(scope, receive, send)
+
+
+def _last(answer: Response) -> Response:
+    answer.raw_headers = [*safely(answer.raw_headers), (b"connection", b"close")]
+    return answer
