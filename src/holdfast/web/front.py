@@ -1,7 +1,7 @@
-"""What stands at the port from the first moment to the last: says that the process lives, that the rest comes in a
-moment, and at the end, to whom nobody could answer in time, that the same must be sent again.
+"""What stands at the port from the first moment on: says that the process lives, and that the rest comes in a moment.
 
-Once the coordinator is ready, everything goes there.
+Once the coordinator is ready, everything goes there. Whom it could not answer before its end is told to send the same
+again.
 """
 
 from __future__ import annotations
