@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import httpx2
 import pytest
 from coordinators import running
 from rawhttp import dial, head, say
@@ -59,6 +60,19 @@ def test_while_the_store_is_recovered_the_port_says_only_that_it_lives(tmp_path,
     assert say(serving.url, head("/readyz", Connection="close")).status == 200
     serving.stop()
     thread.join()
+
+
+def test_what_recovery_found_is_logged_and_shown(tmp_path, caplog):
+    store = open_store(f"wal:{tmp_path}")
+    store.close()
+    (log,) = (tmp_path / "log").iterdir()
+    torn = b'{"torn'
+    with log.open("ab") as file:
+        file.write(torn)
+    with caplog.at_level("INFO", "holdfast.serve"), running(f"wal:{tmp_path}") as serving:
+        shown = httpx2.get(f"{serving.url}/api/v1/status").json()
+    (told,) = (record for record in caplog.records if record.message == "serve.recovered")
+    assert shown["replay"]["cut_bytes"] == told.cut_bytes == len(torn)
 
 
 def test_a_wish_to_end_during_recovery_is_granted_when_the_store_can_be_closed(tmp_path, held):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import socket
 import ssl
@@ -20,10 +21,12 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 import uvicorn
+from msgspec.structs import asdict
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report, recover
+from holdfast.engine.records.status import replay_of
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
 from holdfast.points import reach
@@ -37,6 +40,8 @@ from holdfast.web.keyring import Keyring
 from holdfast.web.limits import Limits
 from holdfast.web.routes import application
 from holdfast.web.server import DRAIN_S, WAITING, Server
+
+log = logging.getLogger("holdfast.serve")
 
 #: Nothing listens elsewhere unless asked to.
 HOST, PORT = "127.0.0.1", 8480
@@ -163,6 +168,9 @@ class Serving:
             if isinstance(engine.store, Announcing):
                 engine.store.announce(self.url)
             self.recovered = recover(engine)
+            replay = replay_of(engine.store)
+            facts = {**asdict(self.recovered), **({} if replay is None else asdict(replay))}
+            log.info("serve.recovered", extra={name: fact for name, fact in facts.items() if fact})
         except BaseException:
             engine.close()
             raise

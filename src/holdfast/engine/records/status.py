@@ -8,7 +8,6 @@ import msgspec
 
 from holdfast.engine.maintenance import Report
 from holdfast.engine.records.queues import QueueRow, queue_rows
-from holdfast.journal.stats import JournalStats
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.reservations import Reservation
@@ -23,6 +22,8 @@ class Replay(msgspec.Struct, frozen=True):
 
     seconds: float
     records: int
+    #: Of a torn tail; they are kept beside the log.
+    cut_bytes: int
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +72,14 @@ def store_status(
         workers={state.value: states[state.value] for state in WorkerState},
         queues=rows,
         last_recovery=recovered,
-        replay=_replay(store.journal.stats()) if isinstance(store, WalStore) else None,
+        replay=replay_of(store),
         clock_steps=dict(steps),
     )
 
 
-def _replay(stats: JournalStats) -> Replay:
-    return Replay(stats.replay_seconds, stats.replay_records)
+def replay_of(store: Store) -> Replay | None:
+    """Give what opening a store took that is read from a log; None for another."""
+    if not isinstance(store, WalStore):
+        return None
+    stats, cut = store.journal.stats(), store.journal.found.cut
+    return Replay(stats.replay_seconds, stats.replay_records, 0 if cut is None else cut.size)
