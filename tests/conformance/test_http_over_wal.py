@@ -3,15 +3,13 @@
 from pathlib import Path
 
 import pytest
-from served import Served
+from served import COUNTING, ONCE, Served
+from test_wal import KEPT
 
-from holdfast.journal import JournalOptions
 from holdfast.stores.wal import WalStore
 from holdfast.testing.conformance import Conformance
+from holdfast.testing.conformance.provider import ProviderConformance
 from holdfast.testing.unsynced import Unsynced
-
-#: No checkpoints by age: they would cut the feed that checks compare, whenever time is let pass.
-KEPT = JournalOptions(checkpoint_after_s=1e9)
 
 
 class TestHttpOverWal(Conformance):
@@ -25,3 +23,7 @@ class TestHttpOverWal(Conformance):
 
     def plant(self, store, kind, key, record) -> None:
         pytest.skip("wal: records are folded from a log whose every byte is checked; none can be other than it says")
+
+
+def test_whatever_is_excepted_from_ids_and_repetitions_is_a_check_that_exists():
+    assert {*dir(Conformance), *dir(ProviderConformance)} >= COUNTING | ONCE

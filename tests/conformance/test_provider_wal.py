@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from test_wal import KEPT
+
 from holdfast.stores.wal import WalStore
 from holdfast.testing.conformance.provider import ProviderConformance
 
@@ -17,4 +19,4 @@ class TestProviderOnWal(ProviderConformance):
     )
 
     def open(self, path: Path) -> WalStore:
-        return WalStore.open(path / "jobs", clock=self.clock)
+        return WalStore.open(path / "jobs", clock=self.clock, options=KEPT)
