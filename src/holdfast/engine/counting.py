@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from holdfast.engine.watch import ENDS
 from holdfast.errors import LeaseLost
 from holdfast.histogram import RECORD_BOUNDS, SYNC_BOUNDS, Histogram
 from holdfast.model import events as ev
@@ -25,19 +26,8 @@ from holdfast.model.times import Timestamp, seconds_between
 #: Seconds, from a millisecond to a day.
 LONG_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21600.0, 86400.0)
 _REPORTS = (Complete, Fail, Snooze, GiveUp, Release, AckActivity, AbandonActivity)
-#: After these a job has no lease.
-_ENDS = (
-    ev.LeaseExpired,
-    ev.LeaseReleased,
-    ev.JobCompleted,
-    ev.JobFailed,
-    ev.JobSnoozed,
-    ev.JobCancelled,
-    ev.JobDead,
-    ev.JobMended,
-)
 #: Asked of every event there is, most of which are others.
-_COUNTED = frozenset((ev.LeaseGranted, ev.LeaseExtended, *_ENDS))
+_COUNTED = frozenset((ev.LeaseGranted, ev.LeaseExtended, *ENDS))
 
 
 class Committed(NamedTuple):
@@ -123,7 +113,7 @@ class Counts:
         if isinstance(event, ev.LeaseExtended):
             self.extended += 1
             return
-        assert isinstance(event, _ENDS)
+        assert isinstance(event, ENDS)
         since = self._since.pop(event.job_id, None)
         if since is not None:
             self.run_seconds.add(monotonic - since)

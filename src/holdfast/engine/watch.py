@@ -15,7 +15,8 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.times import Timestamp, seconds_between
 
 _STARTS = (ev.LeaseGranted, ev.LeaseExtended)
-_ENDS = (
+#: After these a job has no lease.
+ENDS = (
     ev.LeaseExpired,
     ev.LeaseReleased,
     ev.JobCompleted,
@@ -26,7 +27,7 @@ _ENDS = (
     ev.JobMended,
 )
 #: Asked of every event there is, most of which are others: a look into a set costs less than ten comparisons.
-_WATCHED = frozenset((*_STARTS, *_ENDS))
+_WATCHED = frozenset((*_STARTS, *ENDS))
 
 
 class LeaseWatch:
@@ -49,7 +50,7 @@ class LeaseWatch:
                         deadline = monotonic + seconds_between(now, event.lease_expires_at)
                         deadlines[event.lease_expires_at] = deadline
                     self._deadlines[event.job_id] = (event.token, deadline)
-                elif isinstance(event, _ENDS):
+                elif isinstance(event, ENDS):
                     self._deadlines.pop(event.job_id, None)
 
     def limit(self, job_id: JobId, token: Token, deadline: float) -> None:
