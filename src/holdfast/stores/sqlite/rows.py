@@ -366,7 +366,7 @@ class Table(NamedTuple):
 
     def key(self, key: Key) -> tuple[str, ...]:
         """Split a key into the columns it is made of."""
-        return tuple(key.split("\0", 1)) if self.paired else (key,)
+        return key.partition("\0")[::2] if self.paired else (key,)
 
 
 _JOB_BESIDE = ("lane", "waits", "sum")
