@@ -12,7 +12,7 @@ from holdfast.engine.counting import Counts
 from holdfast.errors import Forbidden
 from holdfast.journal.stats import JournalStats
 from holdfast.model.jobs import JobStatus
-from holdfast.rules.access import may_read_all
+from holdfast.rules.access import may_read_all, what_it_takes
 from holdfast.stores.protocol import Durability
 from holdfast.stores.wal import WalStore
 from holdfast.web.census import Found
@@ -28,7 +28,7 @@ async def get_metrics(request: Request) -> Response:
     """Give all figures."""
     access, coordinator = access_of(request), coordinator_of(request)
     if not may_read_all(access):
-        raise Forbidden(f"{access.name} may not read metrics.")
+        raise Forbidden(f"{access.name} may not read metrics.", hint=what_it_takes(access, None))
     found = await coordinator.in_thread(coordinator.census.look)
     return Response(exposed(families(coordinator, found)), media_type=CONTENT_TYPE)
 
