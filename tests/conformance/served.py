@@ -36,6 +36,8 @@ from holdfast.web.routes import application
 #: In one of so many checks, always the same, everything is read once more by the client, and compared;
 #: and in one of so many, whatever changes something is sent twice.
 READ_AGAIN, REPEATED = 8, 4
+#: Seconds until a silent coordinator is believed to be away: on a machine at its limits the largest checks take ten.
+LOADED_S = 100.0
 #: Checks that count what is written, or demand that nothing is: under an id it is remembered what was done.
 COUNTING = frozenset(
     {
@@ -215,6 +217,8 @@ class Served(Harness):
 
     def open(self):
         store = Client.open(self._url, clock=self.clock, patience_s=0)
+        once = store._line._once
+        store._line._once = lambda request, answer_s: once(request, max(answer_s, LOADED_S))
         store.authority = lambda: self._engine
         store.names = check() not in COUNTING
         store.repeats = store.names and check() not in ONCE and is_drawn(REPEATED)
