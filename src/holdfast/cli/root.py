@@ -27,6 +27,7 @@ COMMANDS = {
     "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
     "doctor": ("holdfast.cli.doctor:doctor", "Say what is not well, and what to do about it."),
     "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
+    "feed": ("holdfast.cli.feed:feed", "Read what happened, event by event."),
     "groups": ("holdfast.cli.groups:groups", "Look at jobs that belong together, cancel them."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
     "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
