@@ -62,9 +62,7 @@ def flow_problem_with(command: FlowCommand) -> Refusal | None:
 
 def _problems(command: FlowCommand) -> Iterator[str]:
     """Say what is wrong with the values of a command, in the words of the face."""
-    if command.cmd or command.actor:  # those of a worker have neither
-        for field, complaint in (*check_label("cmd", command.cmd or None), *check_text("actor", command.actor)):
-            yield f"invalid {field}: {complaint}"
+    yield from _common(command)
     match command:
         case SendMessage(message=message, delay_s=delay_s, hold_s=hold_s):
             yield from _duration("delay", delay_s)
@@ -96,8 +94,7 @@ def _problems(command: FlowCommand) -> Iterator[str]:
         case DeleteInstances():
             yield from _deletion(command)
         case DeleteEnded(limit=limit) | CleanSessions(limit=limit):
-            if limit < 1:
-                yield "limit must be >= 1"
+            yield from _whole("limit", limit) if limit > 0 else ("limit must be >= 1",)
         case PruneExecutions(instance_id=instance_id, keep_last=keep_last):
             yield from instance_problems("instance", instance_id)
             yield from () if keep_last is None else _whole("keep_last", keep_last)
@@ -110,8 +107,18 @@ def _problems(command: FlowCommand) -> Iterator[str]:
             yield from _message(message)
         case ResetInstance() | ForkInstance() | FailInstance() | ImportInstance():
             yield from _by_hand(command)
-        case FetchMore() | ParkMessages() | AnnounceHandlers():
+        case ParkMessages(messages=numbers):
+            yield from (problem for number in numbers for problem in _whole("messages", number))
+        case FetchMore() | AnnounceHandlers():
             return
+
+
+def _common(command: FlowCommand) -> Iterator[str]:
+    if command.cmd or command.actor:  # those of a worker have neither
+        for field, complaint in (*check_label("cmd", command.cmd or None), *check_text("actor", command.actor)):
+            yield f"invalid {field}: {complaint}"
+    if not -MAX_INT <= getattr(command, "token", 0) < MAX_INT:
+        yield "invalid token: does not fit 64 bits"
 
 
 def _deletion(command: DeleteInstances) -> Iterator[str]:
