@@ -18,6 +18,11 @@ show_events()
 log = logging.getLogger("holdfast.worker")
 log.info("run.discarded")
 log.warning("lease.lost", extra={"job": "a\\x1b[2J", "code": 7})
+if "broken" in sys.argv:
+    try:
+        raise KeyError("what broke")
+    except KeyError:
+        log.exception("request.broke")
 """
 
 
@@ -29,6 +34,12 @@ def said(*args):
 
 def test_warnings_are_told_once_with_their_facts():
     assert said() == "holdfast: lease.lost: job a\\x1b[2J, code 7\n"
+
+
+def test_what_broke_unforeseen_is_told_with_where():
+    _, first, *rest = said("broken").splitlines()
+    assert first == "holdfast: request.broke"
+    assert (rest[0], rest[-1]) == ("Traceback (most recent call last):", "KeyError: 'what broke'")
 
 
 def test_an_application_that_listens_gets_them_alone():

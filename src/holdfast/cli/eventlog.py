@@ -20,6 +20,10 @@ def show_events() -> None:
     class Teller(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             say(f"holdfast: {safe(told(record))}")
+            if record.exc_info:
+                # Something broke that nobody foresaw: without where it did, nobody can mend it.
+                for line in logging.Formatter().formatException(record.exc_info).splitlines():
+                    say(safe(line))
 
     log = logging.getLogger("holdfast")
     if not log.hasHandlers():
