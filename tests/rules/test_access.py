@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import msgspec
 import pytest
 
 from holdfast.model.access import LOCAL, Access, Role
@@ -23,7 +24,8 @@ from holdfast.model.commands import (
     UpdateSchedule,
     UseTemplate,
 )
-from holdfast.model.jobs import Job
+from holdfast.model.jobs import Job, KeyHold
+from holdfast.model.records import HeldKey
 from holdfast.model.schedules import NewSchedule, Schedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate, Template
 from holdfast.rules.access import (
@@ -187,6 +189,27 @@ def test_a_kind_of_command_is_sent_by_its_role_and_by_admins_alone(tag):
         assert allowed == []
     else:
         assert allowed == [role for role in Role if role is Role.ADMIN or tag in SENT[role].split()]
+
+
+def test_who_only_submits_replaces_no_job_of_others_under_its_key():
+    new = NewJob(job_id="n", job_type="work", params=msgspec.Raw(b"{}"), key="k", on_conflict="replace")
+    replaces = Enqueue(jobs=(new,))
+
+    class Holding:
+        def __init__(self, by):
+            self.by = by
+
+        def get(self, kind, key):
+            held = HeldKey("", "task work k", "theirs", KeyHold.ACTIVE)
+            return held if kind is HeldKey else job(submitted_by=self.by)
+
+    assert not reaches_all(one(Role.CLIENT), [replaces])
+    assert not may_reach(one(Role.CLIENT), replaces, Holding("y"))
+    assert may_reach(one(Role.CLIENT), replaces, Holding("x"))
+    assert may_reach(one(Role.ADMIN), replaces, Holding("y"))
+    assert not may_reach(one(Role.CLIENT), CreateGroup(group_id="g", members=(new,)), Holding("y"))
+    returns = Enqueue(jobs=(msgspec.structs.replace(new, on_conflict="return"),))
+    assert reaches_all(one(Role.CLIENT), [returns])
 
 
 def test_who_only_submits_puts_no_job_of_others_into_a_group():

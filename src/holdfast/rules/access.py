@@ -75,11 +75,12 @@ from holdfast.model.groups import Group
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
 from holdfast.model.jobs import Job
 from holdfast.model.orders import FlowOrder
-from holdfast.model.records import Record
+from holdfast.model.records import HeldKey, Record
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import NewSchedule, Schedule
 from holdfast.model.templates import NewTemplate, Template
 from holdfast.model.webhooks import Delivery, NewWebhook, Webhook
+from holdfast.rules.keys import key_of
 from holdfast.rules.saying import has_activity, may_say
 from holdfast.rules.state import State
 
@@ -119,14 +120,16 @@ def may_send(access: Access, command: Command) -> bool:
 
 def reaches_all(access: Access, commands: Iterable[Command]) -> bool:
     """Tell whether they reach whatever these concern, so that nothing has to be looked up to know it."""
-    return access.namespaces is None and not any(_adopted_by(access, command) for command in commands)
+    return access.namespaces is None and (
+        Role.ADMIN in access.roles or not any(_is_taking(command) for command in commands)
+    )
 
 
 def may_reach(access: Access, command: Command, state: State) -> bool:
     """Tell whether all that the command concerns lies in their namespaces, and is not taken from somebody else."""
-    for job_id in _adopted_by(access, command):
-        job = state.get(Job, job_id)
-        if job is not None and job.submitted_by != access.name:
+    if Role.ADMIN not in access.roles and _is_taking(command):
+        found = (state.get(Job, job_id) for job_id in _taken(command, state))
+        if any(job is not None and job.submitted_by != access.name for job in found):
             return False
     if access.namespaces is None:
         return True
@@ -134,11 +137,27 @@ def may_reach(access: Access, command: Command, state: State) -> bool:
     return concerned is not None and all(name in access.namespaces for name in concerned)
 
 
-def _adopted_by(access: Access, command: Command) -> list[str]:
-    """Name the jobs that somebody who only submits wants in a group of theirs, where they wait for each other."""
-    if Role.ADMIN in access.roles or not isinstance(command, CreateGroup):
-        return []
-    return [member for member in command.members if isinstance(member, str)]
+def _is_taking(command: Command) -> bool:
+    """Tell whether a command of somebody who submits may take jobs that are there already."""
+    if isinstance(command, Enqueue):
+        return any(_is_replacing(job) for job in command.jobs)
+    return isinstance(command, CreateGroup) and any(
+        isinstance(member, str) or _is_replacing(member) for member in command.members
+    )
+
+
+def _taken(command: Command, state: State) -> Iterator[str]:
+    """Walk the ids of jobs that it takes: into a group, where they wait for each other, or to put new ones there."""
+    made = command.jobs if isinstance(command, Enqueue) else command.members if isinstance(command, CreateGroup) else ()
+    for one in made:
+        if isinstance(one, str):
+            yield one
+        elif _is_replacing(one) and (held := state.get(HeldKey, key_of(one))) is not None:
+            yield held.job_id
+
+
+def _is_replacing(job: NewJob) -> bool:
+    return job.key is not None and job.on_conflict == "replace"
 
 
 def _namespaces(command: Command, state: State) -> Iterable[str] | None:

@@ -22,17 +22,19 @@ def unique_key(scope: KeyScope, job_type: str, queue: str, key: str) -> str:
 
 def table_key(job: Job) -> Key | None:
     """Give the key under which the job's hold is kept; None for a job without one."""
-    if job.key is None:
-        return None
-    return pair(job.namespace, unique_key(job.key_scope, job.job_type, job.queue, job.key))
+    return None if job.key is None else key_of(job)
+
+
+def key_of(job: NewJob | Job) -> Key:
+    """Give the key under which the hold of a job that has one is kept."""
+    return pair(job.namespace, unique_key(job.key_scope, job.job_type, job.queue, job.key or ""))
 
 
 def holder(state: State, job: NewJob | Job, now: Timestamp) -> HeldKey | None:
     """Give the live hold on the key this job asks for, or None if it is free or lapsed."""
     if job.key is None:
         return None
-    wanted = pair(job.namespace, unique_key(job.key_scope, job.job_type, job.queue, job.key))
-    held = state.get(HeldKey, wanted)
+    held = state.get(HeldKey, key_of(job))
     if held is None or (held.hold is KeyHold.WINDOW and held.held_until is not None and held.held_until <= now):
         return None
     return held
