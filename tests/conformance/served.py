@@ -4,6 +4,9 @@ One server of the process serves a coordinator for each store path, below a path
 recovery and the bytes are the coordinator's; nothing happens there unless the check says so. To reopen is to end the
 coordinator and begin another on the same bytes, while the client goes on as if nothing had been. Clients have no
 patience: what is not answered at once is an error, so that no check waits.
+
+Each check runs over HTTP on one of the two backings, and those about crashes and races on both. HOLDFAST_SOAK=1 runs
+all of them on both.
 """
 
 from __future__ import annotations
@@ -92,6 +95,23 @@ ONCE = frozenset(
 )
 #: Answers to who asks for work.
 TAKING = (Leased, Fetched, Brought)
+
+
+#: Checks of these run on every backing: what they break or race lies below the coordinator.
+EVERYWHERE = ("atomicity", "concurrency", "recovery", "reopening", "provider_crash")
+
+
+def shared(part):
+    """Leave to a class its part of two of the checks, by their names; with HOLDFAST_SOAK=1, all of them."""
+
+    def cut(suite):
+        for name in dir(suite) if os.environ.get("HOLDFAST_SOAK") != "1" else ():
+            found = getattr(suite, name)
+            if name.startswith("test_") and not found.__module__.endswith(EVERYWHERE):
+                setattr(suite, name, found if crc32(name.encode()) % 2 == part else None)
+        return suite
+
+    return cut
 
 
 def check():

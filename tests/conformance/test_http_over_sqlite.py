@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from served import Served
+from served import Served, shared
 from test_sqlite_conforms import TestSqlite as OnSqlite
 
 from holdfast.testing.conformance import Conformance
 
 
+@shared(1)
 class TestHttpOverSqlite(Conformance):
     points = OnSqlite.points
     open = OnSqlite.open

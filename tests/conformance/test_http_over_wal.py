@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from served import COUNTING, ONCE, Served
+from served import COUNTING, ONCE, Served, shared
 from test_wal import KEPT
 
 from holdfast.stores.wal import WalStore
@@ -12,6 +12,7 @@ from holdfast.testing.conformance.provider import ProviderConformance
 from holdfast.testing.unsynced import Unsynced
 
 
+@shared(0)
 class TestHttpOverWal(Conformance):
     points = (*Conformance.points, "journal.leading", "journal.written", "journal.synced", "wal.appended", "wal.synced")
 

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from served import Served
+from served import Served, shared
 from test_sqlite_conforms import TestSqlite as OnSqlite
 
 from holdfast.testing.conformance.provider import ProviderConformance
 
 
+@shared(1)
 class TestProviderOnHttpOverSqlite(ProviderConformance):
     points = OnSqlite.points
     open = OnSqlite.open

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from served import Served
+from served import Served, shared
 from test_http_over_wal import TestHttpOverWal as OverWal
 
 from holdfast.testing.conformance.provider import ProviderConformance
 
 
+@shared(0)
 class TestProviderOnHttpOverWal(ProviderConformance):
     points = OverWal.points
     open = OverWal.open
