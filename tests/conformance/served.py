@@ -98,7 +98,7 @@ TAKING = (Leased, Fetched, Brought)
 
 
 #: Checks of these run on every backing: what they break or race lies below the coordinator.
-EVERYWHERE = ("atomicity", "concurrency", "recovery", "reopening", "provider_crash")
+EVERYWHERE = ("atomicity", "concurrency", "recovery", "reopening")
 
 
 def shared(part):
