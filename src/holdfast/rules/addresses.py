@@ -190,6 +190,6 @@ def refused(host: str, address: Address) -> InvalidValue:
         f"url: {host} is {address}, which is not a public address."
         if host != str(address)
         else f"url: {address} is not a public address.",
-        hint="To deliver inside your own network, name it: Holdfast(webhook_allow=…).",
+        hint="To deliver inside your own network, name it: Holdfast(webhook_allow=…) or `serve --webhook-allow`.",
         field="url",
     )

@@ -36,6 +36,12 @@ from holdfast.web.serving import HOST, PORT, Listening, Serving
     metavar="ADDRESS",
     help="A proxy that ends TLS, or a network of them: only they are heard, and believed whom they speak for.",
 )
+@click.option(
+    "--webhook-allow",
+    multiple=True,
+    metavar="NETWORK",
+    help="A network that webhooks may lie in, such as 10.0.0.0/8; by default they go to public addresses only.",
+)
 @click.option("--limit", multiple=True, metavar="NAME=VALUE", help="Change a limit, such as body=16777216 or rate=500.")
 def serve(
     *,
@@ -46,6 +52,7 @@ def serve(
     tls_cert: str | None,
     tls_key: str | None,
     behind_proxy: tuple[str, ...],
+    webhook_allow: tuple[str, ...],
     limit: tuple[str, ...],
 ) -> None:
     """Be the authority over a store, for workers and programs elsewhere: Holdfast("http://127.0.0.1:8480").
@@ -65,6 +72,7 @@ def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         behind_proxy=behind_proxy,
+        webhook_allow=webhook_allow,
         limits=limits_of(limit),
     )
     serving = Serving(store, listening)

@@ -47,13 +47,22 @@ T = TypeVar("T")
 class Coordinator:
     """One authority, offered to others."""
 
-    def __init__(self, engine: Engine, failed: Callable[[], None] = lambda: None, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        failed: Callable[[], None] = lambda: None,
+        *,
+        keeps: bool = True,
+        webhook_allow: Sequence[str] = (),
+    ) -> None:
         """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop.
 
         Unless it `keeps` the store, what time asks for is left to whoever else runs maintenance there.
         """
         self.engine = engine
         self._keeps = keeps
+        #: Networks beside the public ones that webhooks may lie in.
+        self.webhook_allow = webhook_allow
         #: What recovery did before, if it is known.
         self.recovered: Report | None = None
         #: Why it answers nothing any more.
@@ -83,7 +92,7 @@ class Coordinator:
         self.bell.start()
         self._serving = asyncio.create_task(self.line.serve())
         if self._keeps:
-            self._keeper = Keeper(self.engine, failed)
+            self._keeper = Keeper(self.engine, failed, self.webhook_allow)
             self._keeper.start()
 
     async def close(self) -> None:

@@ -7,10 +7,11 @@ code every local worker runs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Retention
+from holdfast.rules.addresses import parse_networks
 from holdfast.workers.chores import Chores
 from holdfast.workers.pump import Pump
 from holdfast.workers.scope import Scope
@@ -23,11 +24,15 @@ from holdfast.workers.webhooks.sending import Sender
 class Keeper:
     """Keeps one store, in a thread of its own."""
 
-    def __init__(self, engine: Engine, failed: Callable[[BaseException], None]) -> None:
-        """Keep the engine's store; `failed` is told, in that thread, what it ended with."""
+    def __init__(self, engine: Engine, failed: Callable[[BaseException], None], allow: Sequence[str] = ()) -> None:
+        """Keep the engine's store; `failed` is told, in that thread, what it ended with.
+
+        Deliveries go to public addresses, and to the networks that `allow` names.
+        """
         self._failed = failed
         slots = Slots(1, engine.time.clock.monotonic, lambda _desk: {})
-        self._chores = Chores(engine, slots.poke, None, Courier(engine, Sender(allow=()), slots.poke))
+        sender = Sender(allow=parse_networks(allow))
+        self._chores = Chores(engine, slots.poke, None, Courier(engine, sender, slots.poke))
         scope = Scope(worker_id="coordinator", namespace="", queues=("default",), tasks=Registry())
         self._pump = Pump(engine, slots, scope, Retention(), self._chores)
         self._pump.quiet()

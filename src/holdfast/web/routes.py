@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -68,13 +68,18 @@ API = [
 
 
 def application(
-    engine: Engine, door: Door, failed: Callable[[], None] = lambda: None, *, keeps: bool = True
+    engine: Engine,
+    door: Door,
+    failed: Callable[[], None] = lambda: None,
+    *,
+    keeps: bool = True,
+    webhook_allow: Sequence[str] = (),
 ) -> Starlette:
     """Make the application of a coordinator on an engine that has recovered."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.coordinator = coordinator = Coordinator(engine, failed, keeps=keeps)
+        app.state.coordinator = coordinator = Coordinator(engine, failed, keeps=keeps, webhook_allow=webhook_allow)
         await coordinator.start()
         try:
             yield

@@ -30,6 +30,7 @@ from holdfast.engine.records.status import replay_of
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
 from holdfast.points import reach
+from holdfast.rules.addresses import parse_networks
 from holdfast.rules.hosts import is_loopback
 from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.protocol import Announcing
@@ -65,6 +66,8 @@ class Listening:
     #: Addresses or networks of proxies that end TLS; nobody else is heard from outside this machine.
     behind_proxy: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    #: Networks beside the public ones that webhooks may lie in.
+    webhook_allow: tuple[str, ...] = ()
 
 
 class Serving:
@@ -78,6 +81,7 @@ class Serving:
         """
         keyring = Keyring(listening.accesses, file=listening.access_file, clock=clock)
         proxies = _networks(listening.behind_proxy)
+        parse_networks(listening.webhook_allow)
         _demand_safe(listening, keyring)
         if parse_url(store_url).scheme in {"http", "https"}:
             raise InvalidValue(
@@ -87,6 +91,7 @@ class Serving:
             )
         self._store_url = store_url
         self._clock = clock
+        self._webhook_allow = listening.webhook_allow
         # Behind a proxy everybody comes from this machine or its neighbour: nobody is known by that.
         self._door = Door(
             is_local=is_loopback(listening.host) and not proxies,
@@ -144,7 +149,7 @@ class Serving:
         self._engine = engine = await asyncio.to_thread(self._opened)
         if self._server.should_exit:
             return
-        app = application(engine, self._door, self.stop)
+        app = application(engine, self._door, self.stop, webhook_allow=self._webhook_allow)
         await self._open.enter_async_context(app.router.lifespan_context(app))
         self._coordinator = app.state.coordinator
         self._coordinator.recovered = self.recovered

@@ -90,7 +90,8 @@ async def create(ask: Ask[Query, WebhookBody]) -> Response:
     )
     chosen = default_id(ask.namespace, body.url) if body.webhook_id is None else body.webhook_id
     # A secret that is made is another one each time: then only the webhook's id tells a repetition.
-    outcome = await ask.order(PutWebhook(webhook_id=chosen, webhook=new, cmd=ask.key if made is None else ""))
+    cmd, allow = ask.key if made is None else "", tuple(ask.coordinator.webhook_allow)
+    outcome = await ask.order(PutWebhook(webhook_id=chosen, webhook=new, allow=allow, cmd=cmd))
     assert isinstance(outcome, Saved)
     return told(WebhookMade(outcome.id, made), 201)
 
@@ -106,7 +107,8 @@ async def update(ask: Ask[Query, Any]) -> Response:
     if not changes.given():
         raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
     webhook_id = ask.path["webhook_id"]
-    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, cmd=ask.key))
+    allow = tuple(ask.coordinator.webhook_allow)
+    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.key))
     return done(webhook_id)
 
 
@@ -124,7 +126,7 @@ async def test(ask: Ask[Query, Empty]) -> Response:
     if isinstance(judged, Refusal):
         raise judged.error()
     # In a thread of its own: it may take as long as the receiver likes, up to ten seconds.
-    delivery = await asyncio.to_thread(probe, ask.engine, webhook_id, (), access.name)
+    delivery = await asyncio.to_thread(probe, ask.engine, webhook_id, coordinator.webhook_allow, access.name)
     return told(full_delivery(delivery))
 
 
