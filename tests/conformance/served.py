@@ -16,7 +16,6 @@ import os
 import socket
 import threading
 from contextlib import AsyncExitStack, suppress
-from functools import cache
 from itertools import count
 from zlib import crc32
 
@@ -138,8 +137,15 @@ class Server:
         self._server = uvicorn.Server(config)
         self._loop = None
         self._begun = threading.Event()
-        threading.Thread(target=asyncio.run, args=(self._serve(),), name="served", daemon=True).start()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="served", daemon=True)
+        self._thread.start()
         self._begun.wait()
+
+    def close(self):
+        """End it, so that no thread of it is about while other tests run."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
 
     async def _serve(self):
         self._loop = asyncio.get_running_loop()
@@ -170,6 +176,7 @@ class Server:
             self._loop.call_soon_threadsafe(app.state.coordinator.bell.close)
             engine.close()
             self._do(life.aclose())
+            del self._apps[number]
 
         return app.state.coordinator, end
 
@@ -177,10 +184,21 @@ class Server:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-@cache
+#: The server of this process, while there is one.
+_servers = []
+
+
 def server():
     """Give the server of this process."""
-    return Server()
+    if not _servers:
+        _servers.append(Server())
+    return _servers[0]
+
+
+def end_server():
+    """End it, if there is one."""
+    while _servers:
+        _servers.pop().close()
 
 
 class Client(HttpStore):
