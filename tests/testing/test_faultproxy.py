@@ -75,7 +75,8 @@ def ask(proxy, *, answer=ANSWER):
 def test_a_request_fares_as_the_script_says(fault, came, passed_on):
     with server() as (url, arrived), FaultProxy(url, lambda *_: Weather(fault)) as proxy:
         assert ask(proxy) == came
-        assert b"".join(arrived[0]) == passed_on
+        # A connection of which nothing is passed on may not have been heard of yet.
+        assert b"".join(b"".join(one) for one in arrived) == passed_on
         assert proxy.requests == ["POST /x HTTP/1.1"]
 
 

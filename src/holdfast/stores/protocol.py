@@ -47,6 +47,8 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     many_processes: bool
     #: Whether state is there after reopening.
     reopens: bool
+    #: Whether all look-ups of one view see one state. Elsewhere each does alone, and the view's `seq` is the oldest's.
+    frozen_views: bool = True
 
 
 class Entry(msgspec.Struct, frozen=True):

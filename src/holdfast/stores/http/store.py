@@ -79,7 +79,11 @@ class HttpStore:
         """Use a coordinator that has answered."""
         self._line = line
         self.promises = Promises(
-            name="http", durability=Durability(facing.durability), many_processes=True, reopens=True
+            name="http",
+            durability=Durability(facing.durability),
+            many_processes=True,
+            reopens=True,
+            frozen_views=False,
         )
         self.blobs = HttpBlobs(line)
         self.logs = HttpLogs(line)

@@ -186,4 +186,6 @@ class Atomicity(Topic):
         with listening("engine.decided", reader.start):
             harness.enqueue_many(new_job("a"), new_job("b"))
         reader.join()
-        assert seen in ([(0, 0)], [(2, 2)])
+        whole = [(0, 0), (2, 2)] if harness.store.promises.frozen_views else [(0, 0), (0, 2), (2, 2)]
+        assert len(seen) == 1
+        assert seen[0] in whole
