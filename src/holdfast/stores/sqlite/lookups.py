@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import merge
 from itertools import islice, takewhile
 from typing import Any, TypeVar, cast
@@ -363,7 +364,8 @@ class Lookups(FlowLookups):
             yield from cursor
         finally:
             self._walks.discard(cursor)
-            cursor.close()
+            with suppress(sqlite3.ProgrammingError):  # a walk that is left half way may outlive its connection
+                cursor.close()
 
 
 def _json_list(names: Sequence[str]) -> str:
