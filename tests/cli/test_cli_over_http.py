@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.cli import target
 from holdfast.model.access import Access, Role
+from holdfast.model.times import Timestamp
 from holdfast.web.serving import Listening, Serving
 
 
@@ -38,6 +39,18 @@ def test_jobs_are_seen_made_and_ended_at_a_coordinator(coordinator, holdfast, ro
     assert (seen["store"], seen["durability"]) == (coordinator, "sync")
     assert (seen["counts"]["CANCELLED"], seen["counts"]["QUEUED"]) == (1, 2)
     assert "no live worker knows task other" in holdfast("explain", "c", **there).stdout
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_the_last_events_are_told_by_a_coordinator_though_earlier_ones_were_pruned(coordinator, holdfast, opened):
+    there = {"env": {"HOLDFAST_STORE": coordinator}}
+    with opened() as engine:
+        assert engine.store.trim(Timestamp("9999-01-01T00:00:00.000000Z"), 1) == 1
+    told = holdfast("feed", "tail", **there)
+    assert (told.exit_code, [line.split()[0] for line in told.stdout.splitlines()]) == (0, ["2"]), told.stderr
+    refused = holdfast("feed", "tail", "--after", "0", **there)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "forgotten" in refused.stderr
 
 
 def test_the_doctor_looks_at_the_work_and_at_no_disk_elsewhere(coordinator, holdfast):

@@ -52,13 +52,19 @@ def tail(*, count: int, after: int | None, follow: bool, output: str) -> None:
 
 def _before_last(reader: Reader, count: int, last: int) -> int:
     """Give the number behind which the last `count` events are. Not every number is an event's: some are a store's."""
-    kept, reach = _earliest(reader, 0, last), count
-    while True:
-        position = max(kept, last - reach)
-        found = [entry.seq for entry in reader.store.feed(position)]
-        if len(found) >= count or position == kept:
-            return found[-count] - 1 if 0 < count <= len(found) else last if count == 0 else position
+    position, reach = last, count
+    while position > 0 and count:
+        position = max(0, last - reach)
+        try:
+            found = [entry.seq for entry in reader.store.feed(position)]
+        except InvalidValue:
+            kept = _earliest(reader, position + 1, last)
+            found = [entry.seq for entry in reader.store.feed(kept)]
+            return found[-count] - 1 if len(found) > count else kept
+        if len(found) >= count:
+            return found[-count] - 1
         reach *= 4
+    return position
 
 
 def _earliest(reader: Reader, low: int, high: int) -> int:

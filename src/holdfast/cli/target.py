@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +21,7 @@ from holdfast.cli.eventlog import show_events
 from holdfast.cli.terminal import safe, say
 from holdfast.clock import SystemClock
 from holdfast.engine.admission import admitted
+from holdfast.engine.elsewhere import Unkept
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation, InvalidValue, NotFound, StoreFailed, StoreLocked, UsageError
@@ -225,18 +225,8 @@ def now() -> Timestamp:
     return stamp(SystemClock().now())
 
 
-class _Weighed:
-    """A store's blobs for deciding alone: what is put is named, and not kept."""
-
-    def __init__(self, blobs: Blobs) -> None:
-        self.get, self.has, self.sweep = blobs.get, blobs.has, blobs.sweep
-
-    def put(self, content: bytes) -> str:
-        return sha256(content).hexdigest()
-
-
 def _decided(view: View, blobs: Blobs, command: Command) -> Outcome:
-    checked = admitted(command, _Weighed(blobs))
+    checked = admitted(command, Unkept(blobs))
     if isinstance(checked, Refusal):
         return checked
     at = now()

@@ -37,13 +37,13 @@ def decided_elsewhere(
 def _judged(command: Command, blobs: Blobs) -> Command | Refusal:
     # What the rules must know of items and events is worked out where they are decided: those travel as they are.
     is_flow = isinstance(command, FlowCommand)
-    checked = admitted(command, _Unkept(blobs) if is_flow else blobs)
+    checked = admitted(command, Unkept(blobs) if is_flow else blobs)
     if isinstance(checked, Refusal):
         return checked
     return refusal_of(checked) or _shortened(command if is_flow else checked)
 
 
-class _Unkept:
+class Unkept:
     """The blobs of a store, to which nothing is added: for judging alone."""
 
     def __init__(self, blobs: Blobs) -> None:

@@ -172,13 +172,18 @@ class HttpStore:
 
     def feed(self, after: int) -> Iterator[Entry]:
         """Walk the events above `after`."""
-        more = True
-        while more:
-            asked = {"after": str(after)}
-            page = msgspec.json.decode(self._line.send(Request("GET", "/feed", params=asked)), type=FeedPage)
+        # The first page is asked for at once, so that a number that is too old is refused here.
+        return self._pages(self._page(after))
+
+    def _page(self, after: int) -> FeedPage:
+        answer = self._line.send(Request("GET", "/feed", params={"after": str(after)}))
+        return msgspec.json.decode(answer, type=FeedPage)
+
+    def _pages(self, page: FeedPage) -> Iterator[Entry]:
+        yield from page.entries
+        while page.more and page.entries:
+            page = self._page(page.entries[-1].seq)
             yield from page.entries
-            more = page.more
-            after = page.entries[-1].seq if page.entries else after
 
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`, by long polls."""
