@@ -32,7 +32,9 @@ from holdfast.rules.access import (
     _OWN,
     _SENDS,
     may_list,
+    may_list_own,
     may_reach,
+    may_see_some,
     may_send,
     may_show,
     reaches_all,
@@ -189,6 +191,17 @@ def test_a_kind_of_command_is_sent_by_its_role_and_by_admins_alone(tag):
         assert allowed == []
     else:
         assert allowed == [role for role in Role if role is Role.ADMIN or tag in SENT[role].split()]
+
+
+def test_who_only_submits_lists_and_finds_their_own_jobs_alone():
+    client, reader, worker = one(Role.CLIENT), one(Role.READER), one(Role.WORKER)
+    assert may_list_own(client, "home")
+    assert not may_list_own(one(Role.CLIENT, namespaces=("away",)), "home")
+    assert not may_list_own(worker, "home")
+    assert may_see_some(client, Job)
+    assert not may_see_some(client, Schedule)
+    assert may_see_some(reader, Schedule)
+    assert not may_see_some(worker, Job)
 
 
 def test_who_only_submits_replaces_no_job_of_others_under_its_key():

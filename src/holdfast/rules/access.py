@@ -73,7 +73,7 @@ from holdfast.model.flowcommands import (
 )
 from holdfast.model.groups import Group
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
-from holdfast.model.jobs import Job
+from holdfast.model.jobs import Job, Run
 from holdfast.model.orders import FlowOrder
 from holdfast.model.records import HeldKey, Record
 from holdfast.model.reservations import Reservation
@@ -249,6 +249,16 @@ def may_direct(access: Access) -> bool:
 def may_list(access: Access, namespace: str | None) -> bool:
     """Tell whether they may list what belongs to a namespace; None for what belongs to none."""
     return may_read(access) and (access.namespaces is None or namespace in access.namespaces)
+
+
+def may_list_own(access: Access, namespace: str) -> bool:
+    """Tell whether they may list the jobs of a namespace that they submitted themselves."""
+    return Role.CLIENT in access.roles and (access.namespaces is None or namespace in access.namespaces)
+
+
+def may_see_some(access: Access, kind: type) -> bool:
+    """Tell whether anything of a kind may be theirs to see. Whoever sees none does not learn which there are."""
+    return may_read(access) or (Role.CLIENT in access.roles and kind in (Job, Run))
 
 
 def may_show(access: Access, record: object) -> bool:

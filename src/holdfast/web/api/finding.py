@@ -19,7 +19,6 @@ from holdfast.errors import (
     TemplateNotFound,
     WebhookNotFound,
 )
-from holdfast.model.access import Role
 from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.jobs import Job, Run
@@ -28,7 +27,7 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.webhooks import Delivery, Webhook
-from holdfast.rules.access import roles_for
+from holdfast.rules.access import may_see_some
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import Ask
 
@@ -59,9 +58,7 @@ def found_named(ask: Ask[Any, Any], view: View, kind: type[N], word: str) -> N:
 
 
 def _demanded(ask: Ask[Any, Any], kind: type[R], key: str, record: R | None) -> R:
-    # Whoever sees none of them does not learn which there are.
-    seeing = {*roles_for(None), *((Role.CLIENT,) if kind in (Job, Run) else ())}
-    if not seeing & set(ask.access.roles):
+    if not may_see_some(ask.access, kind):
         raise ask.forbidden()
     if record is None or ask.named not in (None, getattr(record, "namespace", ask.named)):
         error, noun = _ERRORS[kind]

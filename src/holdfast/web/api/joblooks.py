@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from holdfast.engine.content import fetch
 from holdfast.engine.records.jobs import FullJob, FullRun, JobRow, Link, behind, chain_of, full_job, full_run, job_row
-from holdfast.model.access import Role
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp, parse_timestamp
 from holdfast.model.workers import Progress
-from holdfast.rules.access import may_list
+from holdfast.rules.access import may_list, may_list_own
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import JobQuery, View
 from holdfast.web.api.endpoints import Ask, Endpoint, told
@@ -64,9 +63,7 @@ async def list_jobs(ask: Ask[JobsQuery, None]) -> Response:
     """List jobs, newest first. Whoever may only submit sees what they submitted."""
     query, access = ask.query, ask.access
     own = None if may_list(access, ask.namespace) else access.name
-    if own is not None and not (
-        Role.CLIENT in access.roles and (access.namespaces is None or ask.namespace in access.namespaces)
-    ):
+    if own is not None and not may_list_own(access, ask.namespace):
         raise ask.forbidden()
     since = None if query.created_after is None else parse_timestamp(query.created_after, "created_after")
     start = place_in(query.cursor, tuple[Timestamp, str])
