@@ -116,6 +116,16 @@ def test_a_walk_left_half_way_does_not_hold_a_batch(store, engine, path):
     other.close()
 
 
+def test_a_walk_that_outlives_its_connection_ends_without_a_complaint(path):
+    opened = SqliteStore.open(path)
+    Engine(opened).ask(enqueue(*"abc"))
+    with opened.read() as view:
+        walk = view.all(Job)
+        next(walk)
+    opened.close()
+    walk.close()
+
+
 # --- many writers -----------------------------------------------------------------------------------------------------
 
 

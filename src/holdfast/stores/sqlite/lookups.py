@@ -361,7 +361,8 @@ class Lookups(FlowLookups):
         cursor = self._db.execute(sql, values)
         self._walks.add(cursor)
         try:
-            yield from cursor
+            for row in cursor:  # noqa: UP028 - `yield from` would close the cursor itself, and complain as below
+                yield row
         finally:
             self._walks.discard(cursor)
             with suppress(sqlite3.ProgrammingError):  # a walk that is left half way may outlive its connection
