@@ -307,7 +307,6 @@ def test_a_report_is_given_up_a_minute_after_its_lease_has_ended(proxy, near, cl
         near.task(name="waits")(lambda: None).enqueue()
         w = hf.worker(concurrency=1)
         drive(w, gate.started.is_set)
-        proxy.refuse()
         gate.open.set()
         tries = []
 
@@ -315,7 +314,8 @@ def test_a_report_is_given_up_a_minute_after_its_lease_has_ended(proxy, near, cl
             tries.append(clock.monotonic())
             clock.advance(5)
 
-        with listening("messenger.pausing", wait):
+        # Away from the report on: whoever looks before has somebody to ask.
+        with listening("pump.sending", proxy.refuse), listening("messenger.pausing", wait):
             drive(w, lambda: w.pump.lost)
         assert tries[-1] < 30 + messenger.RESENT_S <= tries[-1] + 5
         assert w.pump.unreported == 0

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from holdfast.app.decisions import Decision, DecisionState
 from holdfast.app.instances import Instance
 from holdfast.app.instancestate import InstanceState
-from holdfast.app.lookout import PENDING, Awaited
+from holdfast.app.lookout import PENDING, Awaited, within
 from holdfast.app.workflows import Workflow
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution
@@ -71,18 +71,20 @@ class AioInstance(Generic[R]):
             return instance.seen(view, is_enough) or PENDING
 
         who = Awaited(look)
-        lookout = await asyncio.to_thread(instance.app.lookout)
-        try:
-            await asyncio.to_thread(lookout.add, who)
-            return await who.end(timeout)
-        except TimeoutError:
-            raise await asyncio.to_thread(instance.late, timeout) from None
-        finally:
-            lookout.drop(who)
+        with within(instance.app, timeout):
+            lookout = await asyncio.to_thread(instance.app.lookout)
+            try:
+                await asyncio.to_thread(lookout.add, who)
+                return await who.end(timeout)
+            except TimeoutError:
+                raise await asyncio.to_thread(instance.late, timeout) from None
+            finally:
+                lookout.drop(who)
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
         """Wait for what the workflow returns."""
-        return await asyncio.to_thread(self._instance.outcome, await self.wait(timeout))
+        with within(self._instance.app, timeout):
+            return await asyncio.to_thread(self._instance.outcome, await self.wait(timeout))
 
     async def signal(self, name: str, data: Any = None, *, hold: float = 0) -> None:
         """Send it a signal."""

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, overload
 
 from holdfast.app.groups import is_over, late
-from holdfast.app.lookout import PENDING, Awaited
+from holdfast.app.lookout import PENDING, Awaited, within
 from holdfast.errors import WorkFailed
 from holdfast.model.groups import Group as GroupRecord
 from holdfast.model.groups import GroupStatus
@@ -52,18 +52,19 @@ class AioGroup(Generic[R]):
             return group if group is None or is_over(group) else PENDING
 
         who = Awaited(look)
-        lookout = await asyncio.to_thread(self._group.app.lookout)
-        try:
-            await asyncio.to_thread(lookout.add, who)
-            ended = await who.end(timeout)
-        except TimeoutError:
-            ended = None
-        finally:
-            lookout.drop(who)
-        if ended is not None:
-            return ended
-        # As the twin does: one more look, which says how far it is, or that there is none.
-        group = await self.refresh()
+        with within(self._group.app, timeout):
+            lookout = await asyncio.to_thread(self._group.app.lookout)
+            try:
+                await asyncio.to_thread(lookout.add, who)
+                ended = await who.end(timeout)
+            except TimeoutError:
+                ended = None
+            finally:
+                lookout.drop(who)
+            if ended is not None:
+                return ended
+            # As the twin does: one more look, which says how far it is, or that there is none.
+            group = await self.refresh()
         if is_over(group):
             return group
         raise late(group, timeout)
@@ -91,8 +92,9 @@ class AioGroup(Generic[R]):
         return_exceptions: bool = False,
     ) -> list[R] | list[R | WorkFailed]:
         """Wait for the group's end and give what its members returned."""
-        await self.wait(timeout)
-        return await asyncio.to_thread(self._group.results, 0, return_exceptions=return_exceptions)
+        with within(self._group.app, timeout):
+            await self.wait(timeout)
+            return await asyncio.to_thread(self._group.results, 0, return_exceptions=return_exceptions)
 
     async def cancel(self, reason: str = "", *, running: bool = False) -> GroupCancelled:
         """End the members that wait; with `running` ask the others to stop."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from holdfast.app.jobs import Job
-from holdfast.app.lookout import limit_of
+from holdfast.app.lookout import within
 from holdfast.app.options import demand_limit
 from holdfast.errors import GroupNotFound, InvalidArguments, InvalidValue, WorkFailed
 from holdfast.model.commands import CancelGroup, CreateGroup, NewJob
@@ -157,18 +157,17 @@ class Group(Generic[R]):
 
         Raises TimeoutError after `timeout` seconds, saying how far it is; that changes nothing.
         """
-        engine = self.app.engine
-        limit = limit_of(timeout)
-        deadline = None if limit is None else engine.look().monotonic + limit
-        while True:
-            with engine.read() as view:
-                seen, group = view.seq, record_of(view, self.id)
-            if is_over(group):
-                return group
-            left = None if deadline is None else deadline - engine.look().monotonic
-            if left is not None and left <= 0:
-                raise late(group, timeout)
-            engine.store.wait(seen, left)
+        with within(self.app, timeout) as ends_at:
+            engine = self.app.engine
+            while True:
+                with engine.read() as view:
+                    seen, group = view.seq, record_of(view, self.id)
+                if is_over(group):
+                    return group
+                left = None if ends_at is None else ends_at - engine.look().monotonic
+                if left is not None and left <= 0:
+                    raise late(group, timeout)
+                engine.store.wait(seen, left)
 
     @overload
     def results(self, timeout: float | None = None, *, return_exceptions: Literal[False] = False) -> list[R]: ...
@@ -184,19 +183,20 @@ class Group(Generic[R]):
         Raises JobFailed, JobDead or JobCancelled for the first that returned nothing; with `return_exceptions` these
         stand in the list instead. Raises TimeoutError after `timeout` seconds.
         """
-        self.wait(timeout)
-        jobs = self.jobs()
-        with self.app.engine.read() as view:
-            ends = [last_of(view, job.id) for job in jobs]
-        found: list[R | WorkFailed] = []
-        for job, ended in zip(jobs, ends, strict=True):
-            try:
-                found.append(job.outcome(ended or job.refresh()))
-            except WorkFailed as failure:
-                if not return_exceptions:
-                    raise
-                found.append(failure)
-        return found
+        with within(self.app, timeout):
+            self.wait(timeout)
+            jobs = self.jobs()
+            with self.app.engine.read() as view:
+                ends = [last_of(view, job.id) for job in jobs]
+            found: list[R | WorkFailed] = []
+            for job, ended in zip(jobs, ends, strict=True):
+                try:
+                    found.append(job.outcome(ended or job.refresh()))
+                except WorkFailed as failure:
+                    if not return_exceptions:
+                        raise
+                    found.append(failure)
+            return found
 
     # --- changing its fate ------------------------------------------------------------------------------------------
 

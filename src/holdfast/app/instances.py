@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.app.instancestate import InstanceState, error_of, state_of
-from holdfast.app.lookout import limit_of
+from holdfast.app.lookout import within
 from holdfast.app.outcomes import cancelled, failed
 from holdfast.app.rewinding import fail_command, fork_command, reset_command
 from holdfast.engine.engine import Engine
@@ -132,17 +132,17 @@ class Instance(Generic[R]):
         return self._until("wait_status", lambda one: one.custom_status_version > after or one.has_ended, timeout)
 
     def _until(self, doing: str, is_enough: Callable[[InstanceState], bool], timeout: float | None) -> InstanceState:
-        engine, limit = self._engine(doing), limit_of(timeout)
-        deadline = None if limit is None else engine.look().monotonic + limit
-        while True:
-            with engine.read() as view:
-                seq, state = view.seq, self.seen(view, is_enough)
-            if state is not None:
-                return state
-            left = None if deadline is None else deadline - engine.look().monotonic
-            if left is not None and left <= 0:
-                raise self.late(timeout)
-            engine.store.wait(seq, left)
+        with within(self.app, timeout) as ends_at:
+            engine = self._engine(doing)
+            while True:
+                with engine.read() as view:
+                    seq, state = view.seq, self.seen(view, is_enough)
+                if state is not None:
+                    return state
+                left = None if ends_at is None else ends_at - engine.look().monotonic
+                if left is not None and left <= 0:
+                    raise self.late(timeout)
+                engine.store.wait(seq, left)
 
     def seen(self, view: View, is_enough: Callable[[InstanceState], bool]) -> InstanceState | None:
         """Give the instance once it is as wished; None: not yet. Raises what blocks it, or WorkflowNotFound."""
@@ -164,7 +164,8 @@ class Instance(Generic[R]):
 
         Raises WorkflowFailed or WorkflowCancelled if it has no result, and what `wait` raises.
         """
-        return self.outcome(self.wait(timeout))
+        with within(self.app, timeout):
+            return self.outcome(self.wait(timeout))
 
     def outcome(self, state: InstanceState) -> R:
         """Give the result of an ended instance, or raise what it ended in; `result` without the waiting."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 import msgspec
 
 from holdfast.app.artifacts import Artifact, artifacts_of
-from holdfast.app.lookout import ended_or_late, limit_of
+from holdfast.app.lookout import ended_or_late, within
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
 from holdfast.engine.lines import pages, run_of, source_of
@@ -110,25 +110,26 @@ class Job(Generic[R]):
     def wait(self, timeout: float | None = None) -> Record:
         """Wait until the job has ended, and its automatic retries with it; give the last of them.
 
-        Raises TimeoutError after `timeout` seconds, saying what the job waits for; that changes nothing.
+        Raises TimeoutError after `timeout` seconds, saying what the job waits for, or StoreBusy if a coordinator gave
+        no answer by then; that changes nothing.
         """
-        engine = self.app.engine
-        limit = limit_of(timeout)
-        deadline = None if limit is None else engine.look().monotonic + limit
-        while True:
-            with engine.read() as view:
-                seen, job = view.seq, last_of(view, self.id)
-            left = None if deadline is None else deadline - engine.look().monotonic
-            if job is None or job.has_ended or (left is not None and left <= 0):
-                return ended_or_late(engine, self.id, timeout)
-            engine.store.wait(seen, left)
+        with within(self.app, timeout) as ends_at:
+            engine = self.app.engine
+            while True:
+                with engine.read() as view:
+                    seen, job = view.seq, last_of(view, self.id)
+                left = None if ends_at is None else ends_at - engine.look().monotonic
+                if job is None or job.has_ended or (left is not None and left <= 0):
+                    return ended_or_late(engine, self.id, timeout)
+                engine.store.wait(seen, left)
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's result, or that of the last of its automatic retries.
 
-        Raises JobFailed, JobDead or JobCancelled if it has none, TimeoutError after `timeout` seconds.
+        Raises JobFailed, JobDead or JobCancelled if it has none, and what `wait` raises.
         """
-        return self.outcome(self.wait(timeout))
+        with within(self.app, timeout):
+            return self.outcome(self.wait(timeout))
 
     def outcome(self, job: Record) -> R:
         """Give the result of an ended job, or raise what it ended in; `result` without the waiting."""

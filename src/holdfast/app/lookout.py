@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import reason_of
@@ -19,7 +19,11 @@ from holdfast.errors import HoldfastError, InvalidValue, JobNotFound
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
 from holdfast.rules.retry import last_of
+from holdfast.stores.deadline import keeping_to
 from holdfast.stores.protocol import View
+
+if TYPE_CHECKING:
+    from holdfast.app.openings import OpensStore
 
 #: Seconds the thread stays after the last who awaited has gone.
 LINGER_S = 1.0
@@ -47,6 +51,18 @@ def limit_of(timeout: float | None) -> float | None:
         message = f"timeout: {timeout!r:.80} is not a number of seconds. Nothing was waited for."
         raise InvalidValue(message, hint="None waits without limit.", field="timeout")
     return None if timeout > threading.TIMEOUT_MAX else timeout  # which no clock could count
+
+
+@contextmanager
+def within(app: OpensStore, timeout: float | None) -> Iterator[float | None]:
+    """Give when a wait of so many seconds ends (monotonic); a coordinator asked inside has no longer than that."""
+    limit = limit_of(timeout)
+    if limit is None:
+        yield None
+        return
+    ends_at = app.clock.monotonic() + limit
+    with keeping_to(ends_at):
+        yield ends_at
 
 
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:

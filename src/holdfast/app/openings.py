@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from holdfast.app.reservations import Held
-from holdfast.clock import Clock
+from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation, InvalidValue
@@ -66,6 +66,11 @@ class OpensStore:
                 recover(self._engine)
                 self._prepare(self._engine)
             return self._engine
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which its callers wait."""
+        return self._clock or SystemClock() if self._lent is None else self._lent.time.clock
 
     @property
     def is_open(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, Literal
 
 import click
@@ -27,6 +28,7 @@ from holdfast.model.jobs import Job, JobStatus, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Enqueued, Refusal
 from holdfast.model.payloads import NULL
 from holdfast.rules.retry import last_of
+from holdfast.stores.deadline import keeping_to
 from holdfast.stores.protocol import JobQuery, Store, View
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...")
@@ -139,12 +141,12 @@ def wait(*, ids: tuple[str, ...], timeout: float | None, output: str) -> None:
 
 def _wait(place: Target, words: list[str], timeout: float | None) -> list[Job]:
     clock = SystemClock()
-    deadline = None if timeout is None else clock.monotonic() + timeout
-    with place.reading() as reader:
+    deadline = inf if timeout is None else clock.monotonic() + timeout
+    with keeping_to(deadline), place.reading() as reader:
         with reader.look() as view:
             ids = [job.job_id for job in find_all(view, place, words)]
         while True:
-            left = None if deadline is None else deadline - clock.monotonic()
+            left = None if deadline == inf else deadline - clock.monotonic()
             with reader.look() as view:
                 seq, found = view.seq, [_last(view, job_id) for job_id in ids]
                 going = [job for job in found if not job.has_ended]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import inf
 
 import click
 import msgspec
@@ -29,6 +30,7 @@ from holdfast.model.flowcommands import DeleteEnded, DeleteInstances
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.outcomes import Begun, Deleted, Outcome
 from holdfast.model.times import Timestamp
+from holdfast.stores.deadline import keeping_to
 from holdfast.stores.protocol import InstanceQuery, Store, View
 
 _id = click.argument("instance_id", metavar="ID")
@@ -138,10 +140,10 @@ def wait(*, instance_id: str, timeout: float | None, output: str) -> None:
 
 def _wait(place: Target, instance_id: str, timeout: float | None) -> tuple[workflowrows.InstanceSeen, str | None]:
     clock = SystemClock()
-    deadline = None if timeout is None else clock.monotonic() + timeout
-    with place.reading() as reader:
+    deadline = inf if timeout is None else clock.monotonic() + timeout
+    with keeping_to(deadline), place.reading() as reader:
         while True:
-            left = None if deadline is None else deadline - clock.monotonic()
+            left = None if deadline == inf else deadline - clock.monotonic()
             with reader.look() as view:
                 seq, seen = view.seq, _seen(view, reader.store, instance_id)
                 state, why = seen

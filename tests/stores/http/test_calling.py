@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.errors import JobNotFound, StoreBusy, StoreClosed, StoreFailed
 from holdfast.points import listening
+from holdfast.stores.deadline import keeping_to
 from holdfast.stores.http import calling
 from holdfast.stores.http.calling import Line, Request
 from holdfast.stores.http.wire import NOW_HEADER, Problem, encode
@@ -166,6 +167,40 @@ def test_an_answer_that_never_ends_is_given_up(line):
 
     with Told() as server, FaultProxy(server.url, slowly) as proxy, pytest.raises(StoreBusy, match="too slowly"):
         line(proxy.url, patience_s=0, clock=clock).send(WANTED)
+
+
+def test_whoever_waits_for_a_limited_time_is_told_when_it_is_over(line):
+    clock = ManualClock()
+    mine = line("http://127.0.0.1:1", patience_s=1000, clock=clock)
+    tries = []
+
+    def go_on():
+        tries.append(clock.monotonic())
+        clock.advance(0.5)
+
+    with (
+        listening("http.again", go_on),
+        keeping_to(clock.monotonic() + 2),
+        pytest.raises(StoreBusy, match=r"no answer in 2\.0 s"),
+    ):
+        mine.send(WANTED)
+    assert len(tries) == 4
+
+
+@pytest.mark.parametrize(("left_s", "silent_s"), [(3.0, 5.0), (-1.0, 2.0), (float("inf"), 10.0)])
+def test_an_answer_may_be_late_by_a_moment_and_no_more(line, monkeypatch, left_s, silent_s):
+    clock = ManualClock()
+    with Told() as server, keeping_to(clock.monotonic() + left_s):
+        mine = line(server.url, clock=clock)
+        asked = []
+        stream = mine._client.stream
+        monkeypatch.setattr(mine._client, "stream", lambda *a, **b: (asked.append(b["timeout"]), stream(*a, **b))[1])
+        mine.send(WANTED)
+        # A long poll is asked to end by then; it has no longer either.
+        mine.send(WANTED._replace(wait_s=max(0.0, min(3.0, left_s))))
+    assert asked[0].read == silent_s
+    assert asked[0].connect == min(calling.CONNECT_S, silent_s)
+    assert asked[1].read == (silent_s if left_s < 10 else 13.0)
 
 
 def test_closing_lets_go_who_waits_to_send_again(line, monkeypatch):

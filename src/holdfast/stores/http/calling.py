@@ -3,7 +3,8 @@
 On a connection error, a timeout, 429, 502, 503 or 504 the same bytes are sent again, after 0.2 s · 2ⁿ, at most 5 s,
 with jitter, and never before a Retry-After has passed. That is safe because commands carry their ids. So is whatever is
 no answer of a coordinator: somebody in between spoke. Any other answer is final. Whoever runs out of patience learns
-whether the request may have arrived. Whoever has better things to do than to wait asks for one attempt alone.
+whether the request may have arrived. Whoever has better things to do than to wait asks for one attempt alone; whoever
+waits for a limited time (`stores.deadline`) is told when that is over, whatever patience there would be.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from holdfast.errors import HoldfastError, NotFound, StoreBusy, StoreClosed, Sto
 from holdfast.points import reach
 from holdfast.rules.hosts import is_loopback
 from holdfast.stores.backoff import FIRST_S, LONGEST_S, jittered
+from holdfast.stores.deadline import deadline
 from holdfast.stores.http.hearsay import Hearsay
 from holdfast.stores.http.packing import GZIP, WORTH, ZSTD, packed
 from holdfast.stores.http.trust import trusted
@@ -35,6 +37,8 @@ CONNECT_S, ANSWER_S, WHOLE_S = 5.0, 10.0, 60.0
 CONTENT_S = 40.0
 #: Seconds of an attempt that nothing depends on.
 SOFT_S = 2.0
+#: Seconds that an answer may come later than its caller wanted to wait: it may be on its way.
+LAST_S = 2.0
 #: The longest Retry-After that is believed, in seconds.
 _BELIEVED_S = 60.0
 #: Connections of one process at a time.
@@ -108,13 +112,14 @@ class Line:
     def send(self, request: Request, *, attempt_s: float | None = None) -> bytes:
         """Send until there is an answer, and give its body; with `attempt_s` once only, for so many seconds.
 
+        Not again once the caller's own time is over: then the last attempt has a moment left.
         Raises the error the coordinator answered with; StoreBusy if nothing was done, or if it does no harm to ask
         anew; StoreFailed if the outcome is unknown. Of these two the fact `retry_after_s` says what was wished for.
         """
         if self.packs and request.body is not None and len(request.body) >= WORTH and not request.is_content:
             request = request._replace(body=packed(request.body), encoding=ZSTD)
         began = self.time.monotonic()
-        ends_at = began + (self._patience_s if attempt_s is None else 0.0)
+        ends_at = min(began + (self._patience_s if attempt_s is None else 0.0), deadline())
         arrived, pause_s = False, FIRST_S
         while True:
             if self._closed.is_set():
@@ -152,11 +157,13 @@ class Line:
 
     def _once(self, request: Request, answer_s: float) -> _Answer:
         reach("http.sending")
+        now = self.time.monotonic()
+        last_s = max(0.0, deadline() - now) + LAST_S
         if request.is_content:
             answer_s, ends_at = CONTENT_S, float("inf")
         else:
-            ends_at = self.time.monotonic() + WHOLE_S + request.wait_s
-        limits = httpx2.Timeout(answer_s + request.wait_s, connect=min(CONNECT_S, answer_s))
+            ends_at = now + min(WHOLE_S + request.wait_s, last_s)
+        limits = httpx2.Timeout(min(answer_s + request.wait_s, last_s), connect=min(CONNECT_S, answer_s, last_s))
         headers = {"Content-Encoding": request.encoding} if request.encoding else None
         with self._client.stream(
             request.method,
@@ -172,8 +179,8 @@ class Line:
                 if self.time.monotonic() > ends_at:
                     raise httpx2.ReadTimeout("the answer came too slowly")
         reach("http.answered")
-        if (now := answer.headers.get(NOW_HEADER)) is not None:
-            self.time.hear(datetime.fromisoformat(now))
+        if (told := answer.headers.get(NOW_HEADER)) is not None:
+            self.time.hear(datetime.fromisoformat(told))
         return _Answer(answer.status_code, answer.headers, b"".join(parts))
 
     def _unbelieved(self, why: str) -> StoreBusy:

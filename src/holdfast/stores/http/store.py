@@ -36,6 +36,7 @@ from holdfast.model.flowcommands import RenewActivity, RenewSessions, RenewTurn
 from holdfast.model.ids import uuid7
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
+from holdfast.stores.deadline import deadline
 from holdfast.stores.http.beside import HttpBlobs, HttpLogs, HttpRoster, NoSessions
 from holdfast.stores.http.calling import Line, Request
 from holdfast.stores.http.together import Together
@@ -127,7 +128,8 @@ class HttpStore:
         encoded = [encode(command) for command in named]
         is_repeatable = all(isinstance(command, _REPEATABLE) for command in named)
         try:
-            if attempt_s is not None or sum(map(len, encoded)) > SMALL:
+            # Whoever has less patience than others must not send for them.
+            if attempt_s is not None or deadline() < inf or sum(map(len, encoded)) > SMALL:
                 return self._decide(encoded, is_repeatable=is_repeatable, attempt_s=attempt_s)
             return (self._repeatable if is_repeatable else self._others).decide(encoded)
         except StoreFailed as problem:
