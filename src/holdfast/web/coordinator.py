@@ -30,6 +30,7 @@ from holdfast.web.census import Census
 from holdfast.web.gathering import Asked, Gathering
 from holdfast.web.keeping import Keeper
 from holdfast.web.line import Line
+from holdfast.web.pages import Pages
 
 log = logging.getLogger("holdfast.serve")
 
@@ -76,6 +77,8 @@ class Coordinator:
         self.counts = Counts()
         engine.told = self.counts.note
         self.census = Census(engine)
+        #: The feed, for all who stream it.
+        self.pages = Pages(engine.store.feed)
         with engine.read() as view:
             #: The store was not new: somebody had it before this process.
             self.took_over = view.seq > 0

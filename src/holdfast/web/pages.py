@@ -1,0 +1,115 @@
+"""Pages of the feed, read once for all who stream it, and the pieces in which they are told.
+
+A stream keeps its place and nothing else. The page it is on is shared, and only a few pages are kept: so a thousand
+streams that nobody reads cost next to nothing, and a thousand that wait for the same event read it once. Secrets of
+webhooks are left out of every page: they sign deliveries, which the coordinator sends itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.stores.http.wire import MOST_ENTRIES, FeedPage, encode
+from holdfast.stores.protocol import Entry
+
+#: Bytes of a page, and of the piece of a stream, beyond the first entry of each.
+PAGE_BYTES, PIECE_BYTES = 1 << 20, 8 << 10
+#: Pages that are kept for streams.
+KEPT = 8
+
+
+class Piece(NamedTuple):
+    """What a stream says next."""
+
+    text: bytes
+    #: Number of its last event; of the one before it, if there is none.
+    last: int
+    #: There was another one behind it.
+    more: bool
+
+    def told(self) -> Piece:
+        """Give what is left of it once it was sent: a place."""
+        return self._replace(text=b"")
+
+
+class _Kept(NamedTuple):
+    """A page, and the numbers of its events."""
+
+    after: int
+    seqs: list[int]
+    page: FeedPage
+
+    def has(self, after: int) -> bool:
+        """Tell whether it says what comes after an event."""
+        return self.after <= after < self.seqs[-1]
+
+
+class Pages:
+    """The feed of one store, in pages. For any thread; blocks."""
+
+    def __init__(self, feed: Callable[[int], Iterator[Entry]]) -> None:
+        """Read by `feed`, which walks the events above a number."""
+        self._feed = feed
+        self._lock = threading.Lock()
+        #: Those that were used last are last.
+        self._kept: list[_Kept] = []
+
+    def read(self, after: int, most: int | None = None) -> FeedPage:
+        """Read a page of `most` bytes, or as many as a page has, from the store. Raises InvalidValue if it is gone."""
+        most = PAGE_BYTES if most is None else most
+        entries: list[Entry] = []
+        size = 0
+        for entry in self._feed(after):
+            if len(entries) == MOST_ENTRIES or (entries and size >= most):
+                return FeedPage(entries=entries, more=True)
+            entries.append(_published(entry))
+            size += len(bytes(entry.event))
+        return FeedPage(entries=entries)
+
+    def first(self, after: int) -> Piece:
+        """Give the piece a stream begins with, from the store: what it no longer has is gone for who begins there."""
+        return _piece(self.read(after, PIECE_BYTES), 0, after)
+
+    def next(self, after: int) -> Piece:
+        """Give the piece with which a stream goes on."""
+        with self._lock:
+            known = next((one for one in reversed(self._kept) if one.has(after)), None)
+        if known is None:
+            page = self.read(after)
+            if not page.entries:
+                return Piece(b"", after, more=False)
+            known = _Kept(after, [entry.seq for entry in page.entries], page)
+        with self._lock:
+            others = [one for one in self._kept if one is not known]
+            self._kept = [*others[-(KEPT - 1) :], known]
+        return _piece(known.page, bisect_right(known.seqs, after), after)
+
+
+def _piece(page: FeedPage, at: int, after: int) -> Piece:
+    """Put entries from the one at `at` on into words."""
+    parts: list[bytes] = []
+    size = 0
+    while at < len(page.entries) and size < PIECE_BYTES:
+        entry = page.entries[at]
+        after = entry.seq
+        parts.append(b"id: %d\ndata: %s\n\n" % (after, encode(entry)))
+        size += len(parts[-1])
+        at += 1
+    return Piece(b"".join(parts), after, more=page.more or at < len(page.entries))
+
+
+def _published(entry: Entry) -> Entry:
+    if b'"secrets"' not in bytes(entry.event):
+        return entry
+    event: dict[str, Any] = msgspec.json.decode(entry.event)
+    if not str(event.get("type", "")).startswith("webhook:"):
+        return entry
+    for part in ("webhook", "changes"):
+        if isinstance(event.get(part), dict):
+            event[part].pop("secrets", None)
+    return Entry(entry.seq, entry.ts, msgspec.Raw(encode(event)))
