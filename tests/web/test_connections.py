@@ -52,6 +52,23 @@ def test_a_head_has_its_time_and_a_request_is_not_cut_here():
     assert (head.is_cut, resting.is_cut, busy.is_cut) == (True, False, False)
 
 
+def test_who_says_nothing_for_long_between_two_requests_goes():
+    connections = Connections(9, 10, 60)
+    resting, again, busy = Wire(), Wire(), Wire()
+    for wire in (resting, again, busy):
+        connections.join(wire)
+    connections.work(busy)
+    connections.sweep(100.0)
+    connections.work(again)
+    connections.rest(again)
+    connections.sweep(159.9)
+    assert not resting.is_cut
+    connections.sweep(160.0)
+    assert (resting.is_cut, again.is_cut, busy.is_cut) == (True, False, False)
+    connections.sweep(219.9)
+    assert again.is_cut
+
+
 def test_what_was_closed_and_is_not_fetched_is_cut():
     connections = Connections(9, 10)
     wire = Wire()

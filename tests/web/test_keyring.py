@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from holdfast.errors import InvalidOperation, InvalidValue, Unauthorized
@@ -9,6 +11,7 @@ from holdfast.model.access import Role
 from holdfast.model.times import later, moment
 from holdfast.testing.clock import ManualClock
 from holdfast.web import accessfile
+from holdfast.web import keyring as keyring_module
 from holdfast.web.keyring import Keyring
 
 NOW = "2026-01-06T10:15:30.000000Z"
@@ -29,6 +32,29 @@ def test_what_is_made_and_revoked_counts_at_the_next_look(file):
     with pytest.raises(Unauthorized, match="not known"):
         keyring.find(token)
     assert not keyring.holds(found)
+
+
+def test_those_who_asked_together_share_a_look_and_whoever_asks_after_it_has_another(file, monkeypatch):
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    keyring = Keyring(file=file)
+    looks = []
+    print_of = keyring_module._print_of
+    monkeypatch.setattr(keyring_module, "_print_of", lambda path: looks.append(path) or print_of(path))
+
+    async def ask():
+        return keyring.find(token)
+
+    async def turns():
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(ask())
+        together = len(looks)
+        accessfile.revoke(file, "ci")
+        with pytest.raises(Unauthorized, match="not known"):
+            await asyncio.create_task(ask())
+        return together
+
+    assert asyncio.run(turns()) == 1
 
 
 def test_a_file_that_is_gone_lets_nobody_in(file):

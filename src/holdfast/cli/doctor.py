@@ -31,7 +31,7 @@ from holdfast.stores.vitals import measure, summary, weak_points
 from holdfast.stores.wal import finding
 
 #: Extras of the package → what they bring.
-EXTRAS = {"cli": ("click", "rich"), "web": ("starlette", "uvicorn", "httpx2")}
+EXTRAS = {"cli": ("click", "rich"), "web": ("starlette", "uvicorn", "httptools", "httpx2")}
 
 Lines = list[tuple[str, str]]
 

@@ -45,7 +45,7 @@ COMMANDS = {
 }
 
 #: What the extra `web` brings.
-_OF_WEB = ("starlette", "uvicorn", "h11", "httpx2")
+_OF_WEB = ("starlette", "uvicorn", "httptools", "httpx2")
 
 
 class _Root(click.Group):

@@ -1,12 +1,13 @@
 """Connections that are open: how many, which of them are idle, and which have dawdled for too long.
 
 One more than there may be closes the one that has been idle for longest, so whoever holds thousands open without a
-word keeps nobody out. A look once a second cuts those whose head does not arrive, and those that were closed but whose
-last bytes nobody fetches. Knows no socket and no clock.
+word keeps nobody out. A look once a second cuts those whose head does not arrive, those that have been idle for too
+long, and those that were closed but whose last bytes nobody fetches. Knows no socket and no clock.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 #: Seconds that a closed connection has for its last bytes.
@@ -32,11 +33,12 @@ class Connection(Protocol):
 class Connections:
     """All that are open. Belongs to one event loop."""
 
-    def __init__(self, most: int, head_s: float) -> None:
+    def __init__(self, most: int, head_s: float, idle_s: float = math.inf) -> None:
         self._most = most
         self._head_s = head_s
-        #: Idle ones first to last; and the others.
-        self._idle: dict[Connection, None] = {}
+        self._idle_s = idle_s
+        #: Idle ones first to last, and when each was first seen so; and the others.
+        self._idle: dict[Connection, float | None] = {}
         self._busy: set[Connection] = set()
         #: When one was first seen closing.
         self._closing: dict[Connection, float] = {}
@@ -77,5 +79,12 @@ class Connections:
             if connection.is_closing:
                 if now - self._closing.setdefault(connection, now) >= LINGER_S:
                     connection.cut()
-            elif connection.head_since is not None and now - connection.head_since >= self._head_s:
-                connection.cut()
+            elif connection.head_since is not None:
+                if now - connection.head_since >= self._head_s:
+                    connection.cut()
+            elif connection in self._idle:
+                since = self._idle[connection]
+                if since is None:
+                    self._idle[connection] = now
+                elif now - since >= self._idle_s:
+                    connection.cut()

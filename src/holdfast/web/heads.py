@@ -1,7 +1,7 @@
 """Heads of requests: what is refused before anybody is asked who they are.
 
-Too long a head, a length told in two ways, paths that two readers could read differently, names that are not this
-machine's where only it is let in, pages of other origins. Looks at nothing but the head.
+Too long a head, a length told in two ways or by what is not known here, paths that two readers could read differently,
+names that are not this machine's where only it is let in, pages of other origins. Looks at nothing but the head.
 """
 
 from __future__ import annotations
@@ -48,16 +48,33 @@ def flaw_in(scope: Scope, told: Told, longest: int) -> Turned | None:
         return _flawed("this is not HTTP/1.1", 505)
     if len(told) != len(headers) and any([name for name, _ in headers].count(one) > 1 for one in _ONCE):
         return _flawed("a header that counts is there twice", 400)
-    if b"transfer-encoding" in told and b"content-length" in told:
-        return _flawed("the length of the body is told in two ways", 400)
-    if not raw.startswith(b"/"):
-        # A proxy's form, or no path at all. This is no proxy.
+    if b"host" not in told and scope["http_version"] == "1.1":
+        return _flawed("the Host is missing", 400)
+    flaw = _flaw_of_length(scope, told)
+    if flaw is not None:
+        return flaw
+    if not raw.startswith(b"/") or b"#" in raw:
+        # A proxy's form, a whole address, or no path at all. This is no proxy.
         return _flawed("the target is no path", 400)
     path: str = scope["path"]
     if b"//" in raw or not _CONTROLS.isdisjoint(path) or "�" in path:
         return _flawed("the path holds what no path holds", 400)
     if any(part in {".", ".."} for part in path.split("/")):
         return _flawed("the path climbs", 400)
+    return None
+
+
+def _flaw_of_length(scope: Scope, told: Told) -> Turned | None:
+    """Give what is wrong with how a head tells where its body ends."""
+    length, coding = told.get(b"content-length"), told.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None or scope["http_version"] == "1.0":
+            return _flawed("the length of the body is told in two ways", 400)
+        if coding.lower() != b"chunked":
+            return _flawed("this transfer coding is not known here", 501)
+    if b"upgrade" in told and (coding is not None or length not in {None, b"0"}):
+        # To one reader the body is the first of another protocol, to another it is a body.
+        return _flawed("there is a body with the wish for another protocol", 400)
     return None
 
 

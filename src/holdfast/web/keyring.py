@@ -2,17 +2,19 @@
 
 A token that was revoked, made or has expired counts as such from the next request on. A file that is gone holds none.
 One that cannot be used, because it is damaged or others can read it, changes nothing: what was known before stays, so
-that a slip of the hand does not lock everybody out, and an error is logged. The order of a look: what the file is, then
-what it holds; whoever writes between the two is seen at the next look.
+that a slip of the hand does not lock everybody out, and an error is logged. Requests that have arrived together share
+one look. The order of a look: what the file is, then what it holds; whoever writes between the two is seen at the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.clock import Clock, SystemClock
@@ -37,6 +39,8 @@ class Keyring:
         self._file = file
         self._clock = clock or SystemClock()
         self._print: _Print | None = None
+        #: The file was looked at in this turn of the event loop.
+        self._is_fresh = False
         self._accesses = tuple(accesses)
         if file is not None:
             self._print = _print_of(file)
@@ -44,8 +48,13 @@ class Keyring:
 
     def all(self) -> Sequence[Access]:
         """Give all there are now, expired ones too."""
-        if self._file is not None:
+        if self._file is not None and not self._is_fresh:
             self._look(self._file)
+            with suppress(RuntimeError):  # outside of a loop everybody looks
+                # Before anything that arrives from now on is read: who shares a look had asked before it. Each look
+                # lets the thread that commits take the interpreter, so that a hundred requests waited a hundred times.
+                asyncio.get_running_loop().call_soon(self._age)
+                self._is_fresh = True
         return self._accesses
 
     def find(self, shown: str) -> Access:
@@ -67,6 +76,9 @@ class Keyring:
     def holds(self, access: Access) -> bool:
         """Tell whether what was found once would be found again."""
         return access in self.all() and not self._is_over(access)
+
+    def _age(self) -> None:
+        self._is_fresh = False
 
     def _is_over(self, access: Access) -> bool:
         return access.expires_at is not None and access.expires_at <= stamp(self._clock.now())

@@ -19,7 +19,8 @@ class Packing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, in fewer bytes if that is worth it."""
-        encoding = chosen(Headers(scope=scope).get("accept-encoding", "")) if scope["type"] == "http" else None
+        accepted = dict(scope["headers"]).get(b"accept-encoding") if scope["type"] == "http" else None
+        encoding = None if accepted is None else chosen(accepted.decode("latin-1"))
         if encoding is None or scope["method"] == "HEAD":
             await self._app(scope, receive, send)
             return

@@ -66,12 +66,12 @@ def response_to(error: HoldfastError, status: int | None = None) -> Response:
     return Response(encode(problem), status, headers, media_type=PROBLEM_TYPE)
 
 
-def on_gone(_request: Request, _error: Exception) -> Response:
+async def on_gone(_request: Request, _error: Exception) -> Response:
     """Answer nobody: whoever asked broke off in the middle. That is no error of ours, and not worth a line."""
     return Response(status_code=400)
 
 
-def on_error(_request: Request, error: Exception) -> Response:
+async def on_error(_request: Request, error: Exception) -> Response:
     """Answer what a handler raised."""
     assert isinstance(error, HoldfastError)
     return response_to(error)

@@ -1,95 +1,263 @@
-"""One connection: uvicorn's HTTP/1.1, which also knows since when it waits and says in our words what is wrong."""
+"""One connection: HTTP/1.1 read by httptools, one request answered after the other.
+
+The parser is strict: what two readers could read differently is no request, and is told so in our words. It keeps no
+limits of its own, so those are here: bytes that lead to nothing, be they of a head that does not end or around a body,
+and requests sent ahead. After what is no request nothing is read any more. Knows since when a head is waited for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
+from collections import deque
 from http import HTTPStatus
 from typing import cast
+from urllib.parse import unquote
 
-import h11
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import httptools
+from starlette.types import ASGIApp
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from holdfast.errors import InvalidValue
 from holdfast.web.connections import Connections
+from holdfast.web.exchange import Exchange
 from holdfast.web.headers import safely
-from holdfast.web.outlet import Outlet
 from holdfast.web.problems import response_to
 
-# What strangers send is no reason to write a line each: they could fill a disk. Errors of ours are told.
-_quiet = logging.getLogger("holdfast.serve.http")
-_quiet.setLevel(logging.ERROR)
+#: Requests of one connection that may wait behind the one that is being answered.
+AHEAD = 16
+#: Bytes that wait to be fetched before writing pauses: a thousand streams that nobody reads must not hold much.
+HELD = 16 << 10
+#: What the parser says of a version it has not read yet, and those it reads on with.
+_READABLE = frozenset({"0.0", "0.9", "1.0", "1.1"})
 
 
-class Conversation(H11Protocol):
+class _TooManyAhead(Exception):
+    """One more request than may be sent without waiting for answers."""
+
+
+class Conversation(asyncio.Protocol):
     """Requests of one connection, one after the other."""
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, connections: Connections) -> None:
-        super().__init__(config, state, {}, asyncio.get_running_loop())
-        self.logger = _quiet
-        self.head_since: float | None = None
+    def __init__(self, app: ASGIApp, state: ServerState, connections: Connections, longest: int) -> None:
+        """Hand requests whose heads have at most so many bytes to an application."""
+        self._app = app
+        self._state = state
         self._open = connections
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport = cast("asyncio.Transport", None)  # there from `connection_made` on
+        self._writable = asyncio.Event()
+        self.is_full = False
+        self.head_since: float | None = None
+        #: Not answered yet, oldest first: the first of them is being answered, the last may still be arriving.
+        self._asked: deque[Exchange] = deque()
+        self._is_paused = False
+        #: Nothing is read any more.
+        self._is_deaf = False
+        #: Bytes since something came of them: a head, a piece of a body, an end.
+        self._vain = 0
+        self._target = b""
+        #: None outside of a head. What stands behind a body is none, and counts for nothing.
+        self._headers: list[tuple[bytes, bytes]] | None = None
+
+    # --- for who looks after connections ------------------------------------------------------------------------------
 
     @property
     def is_closing(self) -> bool:
         """Whether it only sends what is left."""
-        return self.transport.is_closing()
+        return self._transport.is_closing()
 
     def cut(self) -> None:
         """End it at once."""
-        self.transport.abort()
+        self._transport.abort()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+    def shutdown(self) -> None:
+        """End it after what is being answered; called by uvicorn."""
+        if self._asked:
+            self._asked[0].is_last = True
+        else:
+            self.close()
+
+    # --- for the event loop -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin: the first head is waited for."""
-        super().connection_made(transport)
-        # It has all that is used of a transport.
-        self.transport = cast("asyncio.Transport", Outlet(transport, self.loop))
-        self.head_since = self.loop.time()
+        self._transport = cast("asyncio.Transport", transport)  # of a stream
+        self._transport.set_write_buffer_limits(HELD)
+        self._writable.set()
+        self._state.connections.add(self)  # type: ignore[arg-type]  # it has what uvicorn asks of its own
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "server": get_local_addr(self._transport),
+            "client": get_remote_addr(self._transport),
+            "scheme": "https" if is_ssl(self._transport) else "http",
+            "root_path": "",
+        }
+        self.head_since = self._loop.time()
         self._open.join(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
+        del exc
         self._open.leave(self)
-        super().connection_lost(exc)
+        self._state.connections.discard(self)
+        for exchange in self._asked:
+            exchange.leave()
+        self._asked.clear()
+        self._writable.set()
+        self._is_deaf = True
+        del self._parser  # which knows this connection
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; outside of a request it begins the next head."""
-        if self.head_since is None and not self._is_asked:
-            self.head_since = self.loop.time()
-        super().data_received(data)
+        if self._is_deaf:
+            return
+        if self.head_since is None and not self._asked:
+            self.head_since = self._loop.time()
+        self._vain += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._is_deaf = True  # what follows is not for us; the request itself is one like others, and the last
+        except httptools.HttpParserError:
+            self._refuse(400 if self._parser.get_http_version() in _READABLE else 505)
+        else:
+            if self._vain > self._longest:
+                self._refuse(431)
 
-    def handle_events(self) -> None:
-        """Do what has arrived whole."""
-        super().handle_events()
-        if self._is_asked:
-            self.head_since = None
-            self._open.work(self)
+    def pause_writing(self) -> None:
+        """Write no more until it is fetched."""
+        self.is_full = True
+        self._writable.clear()
 
-    def on_response_complete(self) -> None:
-        """Rest, or go on with what was asked meanwhile."""
-        self._open.rest(self)
-        super().on_response_complete()
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self.is_full = False
+        self._writable.set()
+
+    # --- for the parser -----------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        if len(self._asked) > AHEAD:
+            raise _TooManyAhead
+        self._vain = 0
+        self._target, self._headers = b"", []
+
+    def on_url(self, part: bytes) -> None:
+        """Read what is asked for."""
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Read a header."""
+        if self._headers is not None:
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """Begin a request."""
+        self._vain = 0
+        headers, self._headers = self._headers or [], None
+        raw, _, query = self._target.partition(b"?")
+        path, version = raw.decode("ascii"), self._parser.get_http_version()
+        scope = {
+            **self._scope,
+            "http_version": version,
+            "method": self._parser.get_method().decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw,
+            "query_string": query,
+            "headers": headers,
+        }
+        is_last = version != "1.1" or self._parser.should_upgrade() or not self._parser.should_keep_alive()
+        is_asking = (b"expect", b"100-continue") in headers and version == "1.1"
+        self._asked.append(Exchange(scope, self, is_last=is_last, is_asking=is_asking))
+        if len(self._asked) == 1:
+            self._begin()
+        else:
+            self._pause()
+
+    def on_body(self, part: bytes) -> None:
+        """Hand on a piece of a body."""
+        self._vain = 0
+        if self._asked[-1].take(part):
+            self._pause()
+
+    def on_message_complete(self) -> None:
+        """Note the end of a request."""
+        self._vain = 0
+        self._asked[-1].end()
+
+    # --- for its exchanges --------------------------------------------------------------------------------------------
 
     @property
-    def _is_asked(self) -> bool:
-        # None before the first request, whatever its type says.
-        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+    def common(self) -> list[tuple[bytes, bytes]]:
+        """What every answer says in its head: the date, as uvicorn has it."""
+        return self._state.default_headers
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no request. Called while its error is being handled, which knows the better status."""
-        del msg
-        problem = sys.exc_info()[1]
-        status = problem.error_status_hint if isinstance(problem, h11.RemoteProtocolError) else 400
-        if self.conn.our_state is not h11.IDLE and self.conn.our_state is not h11.SEND_RESPONSE:
-            self.transport.close()  # in the middle of an answer there is nothing to say
+    def write(self, part: bytes) -> None:
+        """Send something."""
+        self._transport.write(part)
+
+    async def drain(self) -> None:
+        """Wait until the other side has fetched most of what was sent."""
+        await self._writable.wait()
+
+    def listen(self) -> None:
+        """Read on."""
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what was written, then end."""
+        self._is_deaf = True
+        self._transport.close()
+
+    def answered(self, exchange: Exchange) -> None:
+        """Rest, or go on with what was asked meanwhile."""
+        self._state.total_requests += 1
+        self._asked.popleft()
+        self._open.rest(self)
+        if exchange.is_last:
+            self.close()
+        elif self._asked:
+            self._begin()
+        else:
+            self.head_since = None if self._headers is None else self._loop.time()
+            self.listen()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.head_since = None
+        self._open.work(self)
+        task = self._loop.create_task(self._asked[0].run(self._app))
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _refuse(self, status: int) -> None:
+        """Answer what is no request, and listen no more. What was asked whole before it is answered first."""
+        self._is_deaf = True
+        if self._asked and not self._asked[-1].has_arrived:
+            broken = self._asked.pop()
+            broken.leave()
+            if broken.has_begun:  # in the middle of an answer there is nothing to say
+                self.close()
+                return
+        if self._asked:
+            self._asked[-1].is_last = True
             return
         answer = response_to(InvalidValue("this is no HTTP/1.1 request. Nothing was done."), status)
-        headers = [*safely(answer.raw_headers), (b"connection", b"close")]
-        reason = HTTPStatus(status).phrase.encode()
-        said = [h11.Response(status_code=status, headers=headers, reason=reason), h11.Data(data=bytes(answer.body))]
-        for event in (*said, h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        fields = [*self.common, *safely(answer.raw_headers), (b"connection", b"close")]
+        head = b"".join(b"%b: %b\r\n" % field for field in fields)
+        first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+        self.write(b"%b%b\r\n%b" % (first, head, bytes(answer.body)))
+        self.close()

@@ -18,6 +18,7 @@ from holdfast.web.api.router import PUBLIC
 from holdfast.web.commands import post_commands, post_lease
 from holdfast.web.content import get_blob, put_blob
 from holdfast.web.coordinator import Coordinator, coordinator_of
+from holdfast.web.exact import Exact, table_of
 from holdfast.web.feeding import get_feed
 from holdfast.web.guard import Door, Guard
 from holdfast.web.headers import Headed
@@ -98,6 +99,7 @@ def application(
             Middleware(Pace, limits=door.limits),
             Middleware(Guard, door=door),
             Middleware(Packing),
+            Middleware(Exact, table=table_of(ROOT, API)),
         ],
         exception_handlers={HoldfastError: on_error, ClientDisconnect: on_gone},
         lifespan=lifespan,

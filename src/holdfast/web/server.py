@@ -57,7 +57,8 @@ class Server(uvicorn.Server):
         """Serve an offer, on at most so many connections at a time."""
         super().__init__(config)
         self._offer = offer
-        self._connections = Connections(most, limits.head_s)
+        self._app, self._longest = config.loaded_app, limits.head
+        self._connections = Connections(most, limits.head_s, limits.idle_s)
         self.servers: list[asyncio.base_events.Server] = []
         self._beginning: asyncio.Task[None] | None = None
         #: What the offer could not begin for.
@@ -72,7 +73,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
 
         def conversation() -> Conversation:
-            return Conversation(self.config, self.server_state, self._connections)
+            return Conversation(self._app, self.server_state, self._connections, self._longest)
 
         tls = self.config.ssl
         for one in sockets or ():

@@ -39,6 +39,7 @@ from holdfast.web.front import Front
 from holdfast.web.guard import Door
 from holdfast.web.keyring import Keyring
 from holdfast.web.limits import Limits
+from holdfast.web.protocol import Conversation
 from holdfast.web.routes import application
 from holdfast.web.server import DRAIN_S, WAITING, Server
 
@@ -186,16 +187,14 @@ def _config(front: Front, listening: Listening) -> uvicorn.Config:
     """Make the server's settings."""
     config = uvicorn.Config(
         front,
-        http="h11",
+        # Connections are made by our server, of our own protocol.
+        http=Conversation,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        # Keep-alive is uvicorn's; in whole seconds, by its own type.
-        timeout_keep_alive=max(1, round(listening.limits.idle_s)),
-        h11_max_incomplete_event_size=listening.limits.head,
         timeout_graceful_shutdown=DRAIN_S,
     )
     config.load()
