@@ -31,12 +31,8 @@ from holdfast.model.templates import NewTemplate, Template
 from holdfast.rules.access import (
     _OWN,
     _SENDS,
-    may_list,
-    may_list_own,
     may_reach,
-    may_see_some,
     may_send,
-    may_show,
     reaches_all,
     roles_for,
 )
@@ -124,25 +120,6 @@ def job(**fields):
     return Job("j", "t", params=None, created_at="", **fields)
 
 
-def test_a_job_is_shown_to_who_reads_there_and_to_who_submitted_it():
-    mine = job(namespace="home", submitted_by="x")
-    assert may_show(one(Role.READER), mine)
-    assert may_show(one(Role.CLIENT), mine)
-    assert may_show(one(Role.CLIENT, namespaces=("home",)), mine)
-    assert not may_show(one(Role.CLIENT), job(submitted_by="y"))
-    assert not may_show(one(Role.CLIENT, namespaces=("abroad",)), mine)
-    assert not may_show(one(Role.WORKER), mine)
-    assert not may_show(one(Role.OPERATOR, namespaces=("abroad",)), mine)
-
-
-def test_a_list_is_for_who_reads_in_its_namespace():
-    assert may_list(one(Role.READER), None)
-    assert may_list(one(Role.OPERATOR, namespaces=("home",)), "home")
-    assert not may_list(one(Role.OPERATOR, namespaces=("home",)), "abroad")
-    assert not may_list(one(Role.READER, namespaces=("home",)), None)
-    assert not may_list(one(Role.CLIENT, Role.WORKER), "home")
-
-
 def test_the_roles_of_a_command_are_those_that_may_send_it():
     assert roles_for(Cancel) == [Role.OPERATOR, Role.ADMIN]
     assert roles_for(Enqueue) == [Role.CLIENT, Role.ADMIN]
@@ -191,17 +168,6 @@ def test_a_kind_of_command_is_sent_by_its_role_and_by_admins_alone(tag):
         assert allowed == []
     else:
         assert allowed == [role for role in Role if role is Role.ADMIN or tag in SENT[role].split()]
-
-
-def test_who_only_submits_lists_and_finds_their_own_jobs_alone():
-    client, reader, worker = one(Role.CLIENT), one(Role.READER), one(Role.WORKER)
-    assert may_list_own(client, "home")
-    assert not may_list_own(one(Role.CLIENT, namespaces=("away",)), "home")
-    assert not may_list_own(worker, "home")
-    assert may_see_some(client, Job)
-    assert not may_see_some(client, Schedule)
-    assert may_see_some(reader, Schedule)
-    assert not may_see_some(worker, Job)
 
 
 def test_who_only_submits_replaces_no_job_of_others_under_its_key():

@@ -206,5 +206,7 @@ def test_a_client_submits_and_a_worker_works_each_with_no_more_than_its_role(app
         work.engine.ask(Enqueue(jobs=(new_job("x"),)))
     with pytest.raises(Forbidden):
         double.app.work(until_idle=True)
-    with pytest.raises(Forbidden):
-        double.app.jobs()
+    assert {one.id for one in double.app.jobs()} >= {"mine"}
+    assert all(one.refresh().submitted_by == "the-client" for one in double.app.jobs())
+    assert (run.status().custom_status, run.status().submitted_by) == ({"doubled": 10}, "the-client")
+    assert [one.id for one in double.app.instances()] == ["order-3"]

@@ -19,6 +19,7 @@ from holdfast.model.outcomes import Refusal
 from holdfast.model.templates import Template
 from holdfast.model.workers import Wish
 from holdfast.rules.access import _OWN
+from holdfast.rules.seeing import OF_THING, SIEVED
 from holdfast.rules.state import Lane
 from holdfast.stores.http.lookups import LOOK_UPS
 from holdfast.stores.http.store import HttpStore
@@ -54,6 +55,7 @@ LOOKS = {
     "ended": SPOT,
     "ended_beyond": SPOT,
     "ended_queues": (),
+    "execution_of": (1,),
     "executions": ("i",),
     "flow_totals": (),
     "get": (Job, "a"),
@@ -142,6 +144,8 @@ def test_no_look_up_shows_anything_of_elsewhere(tried, look):
     found(everything)
     if look == "next_due":  # a time alone
         assert found(within) is None
+    elif look in OF_THING | SIEVED:  # what they may not see is not there
+        assert not found(within)
     else:
         with pytest.raises(Forbidden):
             found(within)

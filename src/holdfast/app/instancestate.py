@@ -53,6 +53,8 @@ class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
     #: The instance whose history it began with, and those that began with its own.
     forked_from: str | None = None
     forks: tuple[str, ...] = ()
+    #: The access token that started it, or the instance above it; None: somebody of the machine, or a schedule.
+    submitted_by: str | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -86,6 +88,7 @@ def state_of(view: State, blobs: Blobs, instance_id: str) -> InstanceState:
         parent=record.parent_instance_id,
         forked_from=record.forked_from,
         forks=record.forks,
+        submitted_by=record.submitted_by,
     )
 
 
@@ -107,6 +110,7 @@ def _awaited(view: State, instance_id: str) -> InstanceState | None:
         updated_at=start.stored_at,
         completed_at=None,
         parent=start.parent_instance_id,
+        submitted_by=start.submitted_by,
     )
 
 

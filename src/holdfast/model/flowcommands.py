@@ -272,6 +272,8 @@ class StartInstance(FlowOrder, frozen=True, kw_only=True, tag="start_instance"):
     message: NewMessage
     #: Signals it finds when it begins; not sent if it was there before.
     signals: tuple[NewMessage, ...] = ()
+    #: The access token that asks for it; None: somebody of this machine.
+    submitted_by: str | None = None
 
 
 class TellInstance(FlowOrder, frozen=True, kw_only=True, tag="tell_instance"):

@@ -72,6 +72,8 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     schedule_id: str | None = None
     #: When it goes, once it is over; None: as the store says.
     keep_until: Timestamp | None = None
+    #: The access token that started it, or the instance above it; None: somebody of this machine, or a schedule.
+    submitted_by: str | None = None
 
 
 class Execution(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -130,8 +132,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     event_id: int | None = None
     #: Of a start: tells whether another asks for the same.
     digest: str | None = None
-    #: Of a start: the schedule that asked for it.
+    #: Of a start: the schedule that asked for it, or the access token.
     schedule_id: str | None = None
+    submitted_by: str | None = None
 
     @property
     def is_start(self) -> bool:

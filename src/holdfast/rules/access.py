@@ -1,6 +1,7 @@
-"""What a role may do: which commands it may send, and what it may see. Whatever is not allowed here is forbidden.
+"""What a role may do: which commands it may send, and what of. Whatever is not allowed here is forbidden.
 
-Knows no HTTP, no token and no file. Commands that time itself gives are the authority's own: no role has them.
+Knows no HTTP, no token and no file. Commands that time itself gives are the authority's own: no role has them. What a
+role may see is said by `seeing`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,6 @@ from holdfast.model.commands import (
     Update,
     UpdateSchedule,
 )
-from holdfast.model.decisions import Decision
 from holdfast.model.flowcommands import (
     AbandonActivity,
     AbandonTurn,
@@ -72,10 +72,9 @@ from holdfast.model.flowcommands import (
     TellInstance,
 )
 from holdfast.model.groups import Group
-from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
-from holdfast.model.jobs import Job, Run
+from holdfast.model.jobs import Job
 from holdfast.model.orders import FlowOrder
-from holdfast.model.records import HeldKey, Record
+from holdfast.model.records import HeldKey
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import NewSchedule, Schedule
 from holdfast.model.templates import NewTemplate, Template
@@ -102,9 +101,8 @@ _SENDS: dict[Role, tuple[type, ...]] = {
     ),
 }  # fmt: skip
 _READS = frozenset({Role.READER, Role.OPERATOR, Role.ADMIN})
-#: The namespace all workflows belong to, and what there is of them.
+#: The namespace all workflows belong to.
 FLOWS = ""
-_OF_FLOWS = (Instance, Execution, HistoryRow, Message, Turn, KeyValue, Affinity, Decision)
 
 
 def may_send(access: Access, command: Command) -> bool:
@@ -214,13 +212,6 @@ KINDS: tuple[tuple[str, type[Job | Group | Template | Schedule | Reservation | W
 )
 
 
-def home_of(record: Record) -> str | None:
-    """Give the namespace something belongs to; None for what is of the store as a whole."""
-    if isinstance(record, _OF_FLOWS):
-        return FLOWS
-    return getattr(record, "namespace", None)
-
-
 def may_read(access: Access) -> bool:
     """Tell whether they may read everything, within their namespaces."""
     return bool(_READS & set(access.roles))
@@ -244,30 +235,6 @@ def may_keep_content(access: Access) -> bool:
 def may_direct(access: Access) -> bool:
     """Tell whether they may ask workers, who work for any namespace, to be quiet or to stop."""
     return access.namespaces is None and bool({Role.OPERATOR, Role.ADMIN} & set(access.roles))
-
-
-def may_list(access: Access, namespace: str | None) -> bool:
-    """Tell whether they may list what belongs to a namespace; None for what belongs to none."""
-    return may_read(access) and (access.namespaces is None or namespace in access.namespaces)
-
-
-def may_list_own(access: Access, namespace: str) -> bool:
-    """Tell whether they may list the jobs of a namespace that they submitted themselves."""
-    return Role.CLIENT in access.roles and (access.namespaces is None or namespace in access.namespaces)
-
-
-def may_see_some(access: Access, kind: type) -> bool:
-    """Tell whether anything of a kind may be theirs to see. Whoever sees none does not learn which there are."""
-    return may_read(access) or (Role.CLIENT in access.roles and kind in (Job, Run))
-
-
-def may_show(access: Access, record: object) -> bool:
-    """Tell whether they may be shown one thing: whoever reads what is there, and whoever submitted the job."""
-    if may_list(access, getattr(record, "namespace", None)):
-        return True
-    is_own = isinstance(record, Job) and record.submitted_by == access.name
-    is_within = access.namespaces is None or getattr(record, "namespace", None) in access.namespaces
-    return Role.CLIENT in access.roles and is_own and is_within
 
 
 def roles_for(kind: type | None) -> list[Role]:

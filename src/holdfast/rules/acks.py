@@ -81,7 +81,7 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     if command.cancelled:
         events += cancel_activities(state, command.cancelled, jobs, command)
     if command.messages:
-        events += _posted(state, command, turn, now)
+        events += _posted(state, command, commit, turn, now)
     if command.cancelled_timers:
         events += _stopped_timers(state, command, turn)
     if command.metadata.keep_executions is not None:
@@ -124,14 +124,16 @@ def decide_append(state: State, command: AppendHistory, now: Timestamp) -> Decis
     return answer(Done(), *events)
 
 
-def _posted(state: State, command: AckTurn, turn: Turn, now: Timestamp) -> Sequence[Event]:
-    """Send messages; timers that are stopped by the same commit never come to be."""
+def _posted(state: State, command: AckTurn, commit: Commit, turn: Turn, now: Timestamp) -> Sequence[Event]:
+    """Send messages; timers that are stopped by the same commit never come to be. What it starts is its starter's."""
     post = Post(state, command, now, known=(turn.instance_id,))
     stopped = set(command.cancelled_timers)
+    starts = any(new.orchestration is not None for new in command.messages)
+    submitted_by = commit.submitted_by(turn) if starts else None
     for new in command.messages:
         own = new.instance_id == turn.instance_id and new.execution_id == command.execution_id
         if not (own and new.event_id in stopped):
-            post.send(new, at=new.fire_at)
+            post.send(new, at=new.fire_at, submitted_by=submitted_by)
     return post.events
 
 
@@ -186,6 +188,13 @@ class Commit:
         start = self._start(turn)
         return None if start is None else start.schedule_id
 
+    def submitted_by(self, turn: Turn | None) -> str | None:
+        """Give the access token that started the instance, or starts it with this turn."""
+        if self.instance is not None:
+            return self.instance.submitted_by
+        start = self._start(turn)
+        return None if start is None else start.submitted_by
+
     def ends(self, metadata: Metadata) -> bool:
         """Tell whether the execution ends with what is said of it."""
         return metadata.status not in (None, InstanceStatus.RUNNING) and self._ended_as() is None
@@ -224,6 +233,7 @@ class Commit:
             parent_instance_id=parent,
             digest=digest,
             schedule_id=None if start is None else start.schedule_id,
+            submitted_by=None if start is None else start.submitted_by,
             status=metadata.status or running,
             output=metadata.output,
             pinned_engine_version=metadata.pinned_engine_version,

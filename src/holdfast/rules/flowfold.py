@@ -57,6 +57,7 @@ def _stored(state: State, event: ev.MessageStored, stamp: Stamp) -> list[Change]
         event_id=event.event_id,
         digest=event.digest,
         schedule_id=event.schedule_id,
+        submitted_by=event.submitted_by,
     )
     woken = [put(replace(_message(state, seq, stamp), visible_at=None)) for seq in event.woken]
     return [Change(Message, message_key(stamp.seq), message), *woken]
@@ -180,6 +181,7 @@ def _instance(state: State, event: ev.TurnCommitted, stamp: Stamp) -> Instance:
             parent_instance_id=event.parent_instance_id,
             digest=event.digest,
             schedule_id=event.schedule_id,
+            submitted_by=event.submitted_by,
         )
     if event.execution_id >= instance.current_execution_id and (
         event.execution_id != instance.current_execution_id

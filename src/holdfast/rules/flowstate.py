@@ -59,6 +59,10 @@ class FlowState(Protocol):
         """Give the executions of an instance, ascending."""
         ...
 
+    def execution_of(self, history_id: int) -> Execution | None:
+        """Give the execution that has a history, or None."""
+        ...
+
     def children(self, instance_id: str) -> Sequence[str]:
         """Give the instances whose parent this one is, oldest first."""
         ...

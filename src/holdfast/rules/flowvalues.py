@@ -206,6 +206,8 @@ def _start(command: StartInstance) -> Iterator[str]:
     for signal in command.signals:
         if signal.kind != "QueueMessage" or signal.instance_id != command.message.instance_id:
             yield "signals must be signals to the instance that begins"
+    for field, complaint in check_text("submitted_by", command.submitted_by):
+        yield f"invalid {field}: {complaint}"
 
 
 def _activity(activity: NewActivity) -> Iterator[str]:

@@ -43,6 +43,7 @@ class Post:
         hold_s: float | None = None,
         tells_of: JobId | None = None,
         schedule_id: str | None = None,
+        submitted_by: str | None = None,
         waits: bool = False,
     ) -> None:
         """Send one item, to be delivered at its time `at`, or at once; a start may wait for others of its schedule."""
@@ -70,6 +71,7 @@ class Post:
                 event_id=new.event_id,
                 digest=new.digest,
                 schedule_id=schedule_id,
+                submitted_by=None if new.orchestration is None else submitted_by,
                 tells_of=tells_of,
                 woken=self._woken_by(new),
                 cmd=self._order.cmd,

@@ -60,7 +60,7 @@ def decide_reset(state: State, command: ResetInstance, now: Timestamp) -> Decisi
         return answer(changes)
     post = Post(state, command, now)
     for again in command.messages:
-        post.send(again.message, at=again.at)
+        post.send(again.message, at=again.at, submitted_by=instance.submitted_by)
     return answer(
         Begun(instance_id=name),
         *freed(state, name, command),
@@ -207,10 +207,10 @@ def decide_fork(state: State, command: ForkInstance, now: Timestamp) -> Decision
     post = Post(state, command, now)
     post.begin(command.fork)
     for again in command.messages:
-        post.send(again.message, at=again.at)
+        post.send(again.message, at=again.at, submitted_by=instance.submitted_by)
     return answer(
         Begun(instance_id=command.fork),
-        *base_keys(begun, tuple(base.values()), command.begins.digest),
+        *base_keys(begun, tuple(base.values()), command.begins.digest, instance.submitted_by),
         begun,
         *commit.appended(command.begins),
         InstanceForked(
@@ -238,7 +238,9 @@ def demand_unused(state: State, instance_id: str) -> Refusal | None:
     )
 
 
-def base_keys(begun: TurnCommitted, keys: Sequence[KeyWish], digest: str | None) -> Iterator[TurnCommitted]:
+def base_keys(
+    begun: TurnCommitted, keys: Sequence[KeyWish], digest: str | None, submitted_by: str | None = None
+) -> Iterator[TurnCommitted]:
     """Make an instance with the keys that its first execution finds."""
     yield TurnCommitted(
         instance_id=begun.instance_id,
@@ -247,6 +249,7 @@ def base_keys(begun: TurnCommitted, keys: Sequence[KeyWish], digest: str | None)
         orchestration_version=begun.orchestration_version,
         parent_instance_id=begun.parent_instance_id,
         digest=digest,
+        submitted_by=submitted_by,
         status=InstanceStatus.RUNNING,
         keys=tuple(KeyChange(wish.key, wish.value, wish.at_ms) for wish in keys if wish.key is not None),
         kept_keys=tuple(wish.key for wish in keys if wish.key is not None),

@@ -28,7 +28,7 @@ def decide_start(state: State, command: StartInstance, now: Timestamp) -> Decisi
         return answer(_already(new, having[0]))
     post = Post(state, command, now)
     for message in (new, *command.signals):
-        post.send(message)
+        post.send(message, submitted_by=command.submitted_by)
     return answer(Begun(instance_id=new.instance_id), *post.events)
 
 

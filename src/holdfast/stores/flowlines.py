@@ -77,6 +77,8 @@ class Flowlines:
         self._starts_of: dict[str, dict[int, Message]] = {}
         self._held_of: dict[str, dict[int, Message]] = {}
         self._executions: dict[str, dict[int, Execution]] = {}
+        #: History → the instance and the number of the execution that has it.
+        self._of_history: dict[int, tuple[str, int]] = {}
         self._histories: dict[int, list[HistoryRow]] = {}
         #: Histories whose execution was removed in the batch under way.
         self._orphans: set[int] = set()
@@ -283,6 +285,7 @@ class Flowlines:
             if (query.statuses is None or instance.status in query.statuses)
             and query.orchestration_name in (None, instance.orchestration_name)
             and query.parent in (None, instance.parent_instance_id)
+            and query.submitted_by in (None, instance.submitted_by)
         )
         return list(islice(wanted, query.limit))
 
@@ -337,11 +340,18 @@ class Flowlines:
             return
         if before is not None:
             _drop(self._executions, before.instance_id, before.execution_id)
+            del self._of_history[before.history_id]
             if before.history_id in self._histories:
                 self._orphans.add(before.history_id)
         if after is not None:
             self._executions.setdefault(after.instance_id, {})[after.execution_id] = after
+            self._of_history[after.history_id] = after.instance_id, after.execution_id
             self._orphans.discard(after.history_id)
+
+    def execution_of(self, history_id: int) -> Execution | None:
+        """Give the execution that has a history, or None."""
+        instance_id, number = self._of_history.get(history_id, ("", 0))
+        return self._executions.get(instance_id, {}).get(number)
 
     def executions(self, instance_id: str) -> Sequence[Execution]:
         """Give the executions of an instance, ascending."""

@@ -90,6 +90,8 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: JobStatus | None = None
     queue: str | None = None
     job_type: str | None = None
+    #: The access token that submitted them.
+    submitted_by: str | None = None
     #: Only jobs created before this place, given by the last one of the page before.
     before: tuple[Timestamp, str] | None = None
     limit: int = 50
@@ -131,6 +133,8 @@ class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     statuses: tuple[InstanceStatus, ...] | None = None
     orchestration_name: str | None = None
     parent: str | None = None
+    #: The access token that started them.
+    submitted_by: str | None = None
     #: Only instances made before the one with this number (`Instance.seq`), the last one of the page before.
     before: int | None = None
     #: None for all.

@@ -589,6 +589,7 @@ class Tables(Flowlines):
             if query.status in (None, job.status)
             and query.queue in (None, job.queue)
             and query.job_type in (None, job.job_type)
+            and query.submitted_by in (None, job.submitted_by)
         )
         return list(islice(wanted, query.limit))
 

@@ -22,7 +22,7 @@ from holdfast.engine.maintenance import Report
 from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
-from holdfast.model.flowcommands import FetchActivity, FetchTurn
+from holdfast.model.flowcommands import FetchActivity, FetchTurn, StartInstance
 from holdfast.model.outcomes import Outcome, Refusal, refuse
 from holdfast.rules.access import may_reach, may_send, reaches_all, what_it_takes
 from holdfast.web.bell import Bell
@@ -181,6 +181,8 @@ class Coordinator:
             changes["session_id"] = None
         if access is not LOCAL and isinstance(command, Enqueue):
             changes["jobs"] = tuple(_submitted(job, access) for job in command.jobs)
+        if access is not LOCAL and isinstance(command, StartInstance):
+            changes["submitted_by"] = access.name
         if access is not LOCAL and isinstance(command, CreateGroup):
             changes["members"] = tuple(
                 _submitted(one, access) if isinstance(one, NewJob) else one for one in command.members

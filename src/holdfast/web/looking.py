@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.errors import Forbidden, HoldfastError, InvalidValue
+from holdfast.errors import Forbidden
 from holdfast.rules.access import what_it_takes
-from holdfast.rules.looks import may_look
+from holdfast.rules.seeing import Sight, shown, sight_of
 from holdfast.stores.http.lookups import look_up
 from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, Seen
 from holdfast.version import __version__
 from holdfast.web.bodies import answer, decoded, number
 from holdfast.web.coordinator import coordinator_of
 from holdfast.web.guard import access_of
-
-#: What comes of arguments of the right types that make no sense: a number of 70 bits, a time that is none, a walk that
-#: begins before its beginning. Whoever looks up is one of ours or imitates one: neither is a failure of this side.
-MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 async def post_look(request: Request) -> Response:
@@ -26,19 +24,13 @@ async def post_look(request: Request) -> Response:
     coordinator, access = coordinator_of(request), access_of(request)
     what = look_up(look.look)
     given = what.given(look)
+    if sight_of(access, what.name, given) is Sight.NOTHING:
+        raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
 
     def see() -> Seen:
         with coordinator.engine.read() as view:
-            try:
-                if may_look(access, what.name, given, view):
-                    return what.call(view, look)
-            except HoldfastError:
-                raise
-            except MISFITS as misfit:
-                raise InvalidValue(
-                    f"{what.name}: {misfit!r:.200} came of what was given. Nothing was found.", field="given"
-                ) from misfit
-            raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
+            found = shown(access, what.name, given, view, partial(what.find, view))
+            return what.seen(view, found, look.skip)
 
     return answer(await coordinator.in_thread(see))
 

@@ -15,7 +15,7 @@ from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine
 from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
-from holdfast.rules.looks import may_hear, may_speak
+from holdfast.rules.seeing import may_hear, may_speak
 from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines
 from holdfast.web.bodies import answer, decoded, number
 from holdfast.web.coordinator import Coordinator, coordinator_of

@@ -38,7 +38,8 @@ def engine():
 def remote(engine):
     def ask(look):
         with engine.read() as view:
-            return look_up(look.look).call(view, look)
+            what = look_up(look.look)
+            return what.seen(view, what.find(view, what.given(look)), look.skip)
 
     return HttpView(ask, lambda: -1)
 

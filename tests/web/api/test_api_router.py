@@ -180,11 +180,12 @@ def test_a_client_sees_what_it_submitted_and_nothing_else(api):
     other = api.post("/jobs", {"job_type": "t"}, 201)["job_id"]
     assert [row["job_id"] for row in api.get("/jobs", role="client")["items"]] == [own]
     api.get(f"/jobs/{own}/runs", role="client")
-    assert api.get(f"/jobs/{other}", 403, role="client")["code"] == "forbidden"
+    for nobodys in (other, "nobody"):  # which of them is there does not show
+        assert api.get(f"/jobs/{nobodys}", 404, role="client")["code"] == "job_not_found"
     grant = api.lease(n=2)
     runs = {one.job.job_id: one.run_id for one in grant}
     api.get(f"/runs/{runs[own]}", role="client")
-    api.get(f"/runs/{runs[other]}/log", 403, role="client")
+    api.get(f"/runs/{runs[other]}/log", 404, role="client")
     api.get("/runs", 403, role="client")
     assert len(api.get("/runs", role="client", params={"job_id": own})["items"]) == 1
     assert api.get(f"/jobs/{own}")["submitted_by"] == "client"
@@ -196,7 +197,7 @@ def test_whoever_belongs_to_a_namespace_stays_there(api):
     api.post("/jobs", {"job_type": "t"}, 403, role="here")
     assert len(api.get("/jobs", role="here", params={"namespace": "mine"})["items"]) == 1
     api.get("/jobs", 403, role="here")
-    api.get("/jobs/other", 403, role="here")
+    api.get("/jobs/other", 404, role="here")
     api.get("/jobs/mine", role="here")
     api.post("/jobs/other/cancel", {}, 403, role="here")
     api.post("/jobs/mine/cancel", {}, role="here")
@@ -218,12 +219,12 @@ def test_whoever_belongs_to_a_namespace_rules_there_and_nowhere_else(api):
         api.post("/groups", {"members": [body], "group_id": f"g-{name}"}, 201, role=role, **where)
         api.post("/reservations", {"queue": "q", "reservation_id": f"r-{name}"}, 201, role=role, **where)
         api.post("/webhooks", {"url": "https://example.com/", "webhook_id": f"w-{name}"}, 201, role=role, **where)
-    for name, status in (("other", 403), ("mine", None)):
-        api.post(f"/templates/t-{name}/enqueue", {}, status or 201, role="here")
-        api.post(f"/templates/t-{name}/archive", {}, status or 200, role="here")
-        api.post(f"/schedules/s-{name}/trigger", {}, status or 201, role="here")
-        api.post(f"/schedules/s-{name}/pause", {}, status or 200, role="here")
-        api.patch(f"/schedules/s-{name}", {"grace_s": 1}, status or 200, role="here")
+    for name, status, unseen in (("other", 403, 404), ("mine", None, None)):
+        api.post(f"/templates/t-{name}/enqueue", {}, unseen or 201, role="here")
+        api.post(f"/templates/t-{name}/archive", {}, unseen or 200, role="here")
+        api.post(f"/schedules/s-{name}/trigger", {}, unseen or 201, role="here")
+        api.post(f"/schedules/s-{name}/pause", {}, unseen or 200, role="here")
+        api.patch(f"/schedules/s-{name}", {"grace_s": 1}, unseen or 200, role="here")
         api.post(f"/groups/g-{name}/cancel", {}, status or 200, role="here")
         api.post(f"/reservations/r-{name}/renew", {}, status or 200, role="here")
         api.patch(f"/webhooks/w-{name}", {"enabled": False}, status or 200, role="here")

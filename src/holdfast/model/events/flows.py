@@ -33,8 +33,9 @@ class MessageStored(Fact, frozen=True, kw_only=True, tag="message:stored"):
     event_id: int | None = None
     #: Of a start: tells whether another asks for the same.
     digest: str | None = None
-    #: Of a start: the schedule that asked for it.
+    #: Of a start: the schedule that asked for it, or the access token.
     schedule_id: str | None = None
+    submitted_by: str | None = None
     #: The job whose end it tells.
     tells_of: JobId | None = None
     #: Messages that were given back and are delivered with this one, though their time has not come.
@@ -156,6 +157,7 @@ class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
     #: Of its start, if it begins.
     digest: str | None = None
     schedule_id: str | None = None
+    submitted_by: str | None = None
     status: InstanceStatus
     #: NULL: as it was.
     output: msgspec.Raw = NULL

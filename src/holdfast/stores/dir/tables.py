@@ -8,6 +8,7 @@ histories are here only until their batch is durable; from then on they are read
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -26,6 +27,9 @@ from holdfast.stores.tables import Tables
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T", bound=type)
+
+#: The key of an event in a history, as `model.instances` writes it. Numbers, so that nothing else becomes one.
+HISTORY_KEY = re.compile("([0-9]{16,19})\0([0-9]{19})")
 
 #: Look-ups that need no ended job, or only the one they are asked for, or are answered here one by one.
 NARROW = frozenset(
@@ -125,8 +129,8 @@ class DirTables(BatchTables):
     def get(self, kind: type[R], key: Key) -> R | None:
         """Give the record of that key, or None."""
         if kind is HistoryRow and key not in self.records[kind]:
-            history_id, _, event_id = key.partition("\0")
-            return cast("R | None", self.histories.row(int(history_id), int(event_id)))
+            parts = HISTORY_KEY.fullmatch(key)
+            return None if parts is None else cast("R | None", self.histories.row(int(parts[1]), int(parts[2])))
         if self.unread and key not in self.records[kind]:
             if kind is Job:
                 self.read_one(key)

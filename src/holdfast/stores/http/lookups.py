@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from types import UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -18,12 +18,14 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.records import TABLES, Record
 from holdfast.model.webhooks import Webhook
+from holdfast.stores.http.judging import demand_sense
 from holdfast.stores.http.wire import PAGE, Look, Seen, encode
 from holdfast.stores.protocol import View
 
 T = TypeVar("T")
 
 _NAMES: dict[type, str] = {kind: name for name, kind in TABLES.items()}
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 #: A record of any kind: the name of its table, and itself.
 _Described = tuple[str, msgspec.Raw]
 
@@ -35,8 +37,8 @@ class LookUp(NamedTuple):
     signature: inspect.Signature
     #: Its arguments, as a struct.
     arguments: type[msgspec.Struct]
-    #: The arguments that are kinds of records.
-    kinds: frozenset[str]
+    #: The arguments that are kinds of records, and the tables each may name.
+    kinds: Mapping[str, Collection[str]]
     #: What is read on the other side; a list of it for a walk.
     result: Any
     is_walk: bool
@@ -65,38 +67,41 @@ class LookUp(NamedTuple):
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
-    def call(self, view: View, look: Look) -> Seen:
-        """Do the look-up. Raises InvalidValue for arguments that are none of its own."""
-        given = self.given(look)
-        positional = [
-            given.pop(name)
-            for name, parameter in self.signature.parameters.items()
-            if name in given and parameter.kind is not parameter.KEYWORD_ONLY
-        ]
-        found = getattr(view, self.name)(*positional, **given)
-        if not self.is_walk:
-            return Seen(seq=view.seq, found=self._write(found))
-        page = list(islice(found, look.skip, look.skip + PAGE + 1))
-        return Seen(seq=view.seq, found=self._write(page[:PAGE]), more=len(page) > PAGE)
-
     def given(self, look: Look) -> dict[str, Any]:
-        """Read the arguments."""
+        """Read the arguments. Raises InvalidValue for what is none of its own, and for what makes no sense."""
         try:
             arguments = msgspec.json.decode(look.given, type=self.arguments)
         except msgspec.DecodeError as problem:
             raise InvalidValue(f"{self.name}: {problem}. Nothing was looked up.", field="given") from problem
         given = {name: getattr(arguments, name) for name in self.arguments.__struct_fields__}
-        for name in self.kinds:
-            if given[name] not in TABLES:
-                raise InvalidValue(f"{self.name}: there is no table {given[name]!r:.80}.", field=name)
+        demand_sense(arguments, None, "given")
+        demand_sense(look.skip, int, "skip")
+        for name, kinds in self.kinds.items():
+            if given[name] not in kinds:
+                raise InvalidValue(f"{self.name}: there is no table {given[name]!r:.80} of these.", field=name)
             given[name] = TABLES[given[name]]
         return given
+
+    def find(self, view: View, given: Mapping[str, Any]) -> Any:
+        """Do the look-up."""
+        by_keyword = {one: value for one, value in given.items() if self._parameter(one).kind is _KEYWORD}
+        return getattr(view, self.name)(*(given[one] for one in given if one not in by_keyword), **by_keyword)
+
+    def seen(self, view: View, found: Any, skip: int = 0) -> Seen:
+        """Write what was found; of a walk one page, behind those that were passed over. None: nothing."""
+        if not self.is_walk:
+            return Seen(seq=view.seq, found=self._write(found))
+        page = list(islice(() if found is None else found, skip, skip + PAGE + 1))
+        return Seen(seq=view.seq, found=self._write(page[:PAGE]), more=len(page) > PAGE)
+
+    def _parameter(self, name: str) -> inspect.Parameter:
+        return self.signature.parameters[name]
 
     def _write(self, found: Any) -> msgspec.Raw:
         if self.is_described and found is not None:
             found = [_described(one) for one in found] if self.is_walk else _described(found)
         elif not self.is_walk and self.result_is_list:
-            found = [_without_secrets(one) for one in found]
+            found = [_without_secrets(one) for one in found or ()]
         return msgspec.Raw(encode(found))
 
     @property
@@ -132,7 +137,7 @@ def _record(described: _Described) -> Record:
 
 def _of(name: str, method: Callable[..., Any]) -> LookUp:
     signature, hints = inspect.signature(method), get_type_hints(method)
-    kinds = frozenset(one for one, hint in hints.items() if one != "return" and get_origin(hint) is type)
+    kinds = {one: _tables(get_args(hint)[0]) for one, hint in hints.items() if get_origin(hint) is type}
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for one, parameter in signature.parameters.items():
         if one == "self":
@@ -153,6 +158,12 @@ def _of(name: str, method: Callable[..., Any]) -> LookUp:
         is_walk=is_walk,
         is_described=is_described,
     )
+
+
+def _tables(hint: Any) -> Collection[str]:
+    """Give the tables of the kinds that a type allows."""
+    one_of = hint.__constraints__ or get_args(hint.__bound__) if isinstance(hint, TypeVar) else get_args(hint)
+    return [_NAMES[kind] for kind in one_of]
 
 
 def _wire_result(result: Any, *, is_walk: bool, is_described: bool) -> Any:

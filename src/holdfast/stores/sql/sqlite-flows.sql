@@ -293,6 +293,7 @@ SELECT instance_id FROM instances WHERE parent_instance_id = ? ORDER BY seq;
 SELECT {instances} FROM instances INDEXED BY ix_instances_status
 WHERE status = :status AND seq < :before
   AND (:name IS NULL OR orchestration_name = :name) AND (:parent IS NULL OR parent_instance_id = :parent)
+  AND (:submitted_by IS NULL OR submitted_by = :submitted_by)
 ORDER BY seq DESC;
 
 -- name: ended_instances
@@ -331,6 +332,10 @@ UNION SELECT instance_id FROM orchestrator_queue WHERE schedule_id = :schedule A
 -- name: held_by
 -- The starts of a schedule that wait for another of its instances to end, oldest first.
 SELECT {orchestrator_queue} FROM orchestrator_queue WHERE schedule_id = ? AND parked = 'overlap' ORDER BY seq;
+
+-- name: execution_of
+-- The execution that has a history.
+SELECT {executions} FROM executions WHERE history_id = ?;
 
 -- name: history_of
 -- The events of one history behind an id, by id.

@@ -306,6 +306,7 @@ SELECT min(next_trigger_at) FROM schedules WHERE enabled = 1 AND next_trigger_at
 SELECT {jobs} FROM jobs
 WHERE namespace = :namespace AND status = :status AND (created_at, job_id) < (:created_at, :job_id)
   AND (:queue IS NULL OR queue = :queue) AND (:job_type IS NULL OR job_type = :job_type)
+  AND (:submitted_by IS NULL OR submitted_by = :submitted_by)
 ORDER BY created_at DESC, job_id DESC LIMIT :limit;
 
 -- name: ids_from

@@ -135,6 +135,10 @@ class FlowLookups(ABC):
         """Give the starts of a schedule that wait for others of it, oldest first."""
         return list(self._walk(MESSAGES, SQL["held_by"], (schedule_id,), reads=Message))
 
+    def execution_of(self, history_id: int) -> Execution | None:
+        """Give the execution that has a history, or None."""
+        return next(self._walk(EXECUTIONS, SQL["execution_of"], (history_id,), reads=Execution), None)
+
     def history(self, history_id: int, after: int = 0, limit: int | None = None) -> Sequence[HistoryRow]:
         """Give the events of a history with ids above `after`, by id; all, or the first ones."""
         rows = self._rows(SQL["history_of"], (history_id, after, -1 if limit is None else limit))
@@ -154,6 +158,7 @@ class FlowLookups(ABC):
             "before": query.before or (1 << 63) - 1,
             "name": query.orchestration_name,
             "parent": query.parent,
+            "submitted_by": query.submitted_by,
         }
         statuses = list(InstanceStatus) if query.statuses is None else query.statuses
         walks: list[Iterator[Instance]] = [

@@ -310,6 +310,7 @@ class Lookups(FlowLookups):
             "job_id": job_id,
             "queue": query.queue,
             "job_type": query.job_type,
+            "submitted_by": query.submitted_by,
             "limit": query.limit,
         }
         statuses = list(JobStatus) if query.status is None else [query.status]

@@ -29,12 +29,12 @@ from holdfast.errors import (
 from holdfast.model.records import Queue
 from holdfast.points import reach
 from holdfast.stores.sqlite.connections import begin_immediate, connect, translated
-from holdfast.stores.sqlite.rows import Meta, queue_row
+from holdfast.stores.sqlite.rows import Meta, queue_row, sum_of
 from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
 #: Marks a database as ours ("Hold").
 APPLICATION_ID = 0x486F_6C64
-VERSION = 5
+VERSION = 6
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -66,8 +66,30 @@ def _to_5(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def _to_6(db: sqlite3.Connection) -> None:
+    """Make room for who started an instance: nobody is known of those that are there."""
+    summed = {table: _summed_anew(db, table) for table in ("instances", "orchestrator_queue")}
+    for statement in split(read_sql("sqlite-v6.sql")):
+        db.execute(statement)
+    for table, sums in summed.items():
+        for total, row in sums:
+            db.execute(f"UPDATE {table} SET sum = ? WHERE rowid = ?", (total, row))  # noqa: S608 - one of two names
+
+
+def _summed_anew(db: sqlite3.Connection, table: str) -> list[tuple[int, int]]:
+    """Give the sums of rows that will have one field more, empty, as their last; and which rows.
+
+    What is not as it was written keeps its old sum, which will fit as little: checking finds it as before.
+    """
+    kept = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})") if name not in ("row", "sum")]
+    rows = db.execute(f"SELECT {', '.join(kept)}, sum, rowid FROM {table}")  # noqa: S608 - names of our own schema
+    return [
+        (sum_of([*fields, None, blob]), row) for *fields, blob, total, row in rows if total == sum_of([*fields, blob])
+    ]
+
+
 #: Version → the step that leads from it to the next.
-MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6}
 
 
 def make_if_missing(path: str) -> None:

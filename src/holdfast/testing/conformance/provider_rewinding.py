@@ -42,6 +42,7 @@ from holdfast.testing.conformance.provider_kit import (
     signal,
     started,
 )
+from holdfast.testing.conformance.provider_starts import owned, whose
 from holdfast.testing.corruption import corrupt_history
 
 BLOCKED = blocked_reason("Nondeterminism", "workflow 'flow' 1.0.0, …")
@@ -203,6 +204,12 @@ class ProviderResets(ProviderTopic):
 
 class ProviderForks(ProviderTopic):
     """Another instance begins with a copy of a history."""
+
+    def test_a_fork_is_of_who_asked_for_the_instance(self, desk: Desk) -> None:
+        desk.harness.ask(owned("i"))
+        desk.ack(desk.fetch()[1], *story("i"))
+        desk.harness.ask(fork(desk, to=3))
+        assert whose(desk, "copy") == "shop"
 
     @pytest.mark.parametrize("make", [ended, blocked])
     def test_a_fork_has_a_copy_and_both_name_each_other(self, desk: Desk, make: Any) -> None:

@@ -6,17 +6,21 @@ import msgspec
 import pytest
 
 from holdfast.errors import InvalidValue, WorkflowAlreadyStarted, WorkflowFinished, WorkflowNotFound
-from holdfast.flows.provider import CancelInstance, QueueMessage, StartOrchestration, WorkItem
+from holdfast.flows.provider import CancelInstance, ContinueAsNew, QueueMessage, StartOrchestration, WorkItem
 from holdfast.model.flowcommands import NewMessage, StartInstance, TellInstance
+from holdfast.model.instances import Instance, Message
 from holdfast.model.outcomes import Begun, Done
 from holdfast.model.workitems import encode_item
+from holdfast.stores.protocol import InstanceQuery
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
     Desk,
     ProviderTopic,
     data_of,
+    patch,
     signal,
+    start,
     started,
 )
 
@@ -33,6 +37,19 @@ def beginning(instance: str = "i", name: str = "flow", given: str = "{}", *signa
     """Build a start."""
     start = StartOrchestration(instance=instance, orchestration=name, input=given)
     return StartInstance(message=message(start), signals=tuple(message(one) for one in signals))
+
+
+def owned(instance: str) -> StartInstance:
+    """Build a start that somebody from outside asks for."""
+    return msgspec.structs.replace(beginning(instance), submitted_by="shop")
+
+
+def whose(desk: Desk, instance: str) -> str | None:
+    """Give who asked for an instance, as it tells."""
+    with desk.harness.engine.read() as view:
+        found = view.get(Instance, instance)
+    assert found is not None
+    return found.submitted_by
 
 
 def telling(item: WorkItem, hold_s: float | None = None) -> TellInstance:
@@ -120,6 +137,66 @@ class ProviderStarts(ProviderTopic):
     def test_signals_of_a_start_are_for_its_own_instance(self, desk: Desk) -> None:
         desk.harness.refused(InvalidValue, beginning("i", "flow", "{}", signal("other")))
         desk.harness.refused(InvalidValue, beginning("i", "flow", "{}", CancelInstance(instance="i", reason="")))
+
+    def test_a_start_and_its_instance_tell_who_asked_for_it(self, desk: Desk) -> None:
+        desk.harness.ask(owned("i"))
+        with desk.harness.engine.read() as view:
+            (waiting,) = view.beginnings("i")
+        assert waiting.submitted_by == "shop"
+        _, token, _ = desk.fetch()
+        desk.ack(token, started())
+        assert whose(desk, "i") == "shop"
+        desk.ack(desk.turn(), patch(2))
+        assert whose(desk, "i") == "shop"
+        if desk.harness.store.promises.reopens:
+            desk.harness.reopen()
+            assert whose(desk, "i") == "shop"
+
+    def test_what_it_starts_and_what_goes_on_as_new_is_of_who_asked_for_it(self, desk: Desk) -> None:
+        desk.harness.ask(owned("i"))
+        _, token, _ = desk.fetch()
+        desk.ack(token, started(), orchestrator_items=[start("first", parent_instance="i", parent_id=2)])
+        token = desk.fetch()[1]
+        desk.ack(
+            token, started("first"), orchestrator_items=[start("grandchild", parent_instance="first", parent_id=2)]
+        )
+        again = ContinueAsNew(instance="i", orchestration="flow", input="{}")
+        desk.ack(desk.fetch()[1], started("grandchild"))
+        desk.ack(desk.turn(), patch(2), metadata=CONTINUED, orchestrator_items=[again])
+        desk.ack(desk.fetch()[1], started("i", 2), execution=2)
+        assert [whose(desk, name) for name in ("i", "first", "grandchild")] == ["shop"] * 3
+        assert not [message for message in _mail(desk, "i") if message.submitted_by is not None]
+
+    def test_an_instance_of_nobody_from_outside_names_nobody(self, desk: Desk) -> None:
+        self.begin(desk)
+        desk.ack(desk.turn(), patch(2), orchestrator_items=[start("child", parent_instance="i", parent_id=3)])
+        desk.ack(desk.fetch()[1], started("child"))
+        assert whose(desk, "i") is whose(desk, "child") is None
+
+    def test_instances_are_listed_by_who_asked_for_them(self, desk: Desk) -> None:
+        for name in "abcd":
+            desk.harness.ask(owned(name) if name in "ac" else beginning(name))
+            desk.ack(desk.fetch()[1], started(name))
+        with desk.harness.engine.read() as view:
+            found = [one.instance_id for one in view.instances(InstanceQuery(submitted_by="shop"))]
+            first = [one.instance_id for one in view.instances(InstanceQuery(submitted_by="shop", limit=1))]
+            none = view.instances(InstanceQuery(submitted_by="nobody"))
+        assert (found, first, list(none)) == (["c", "a"], ["c"], [])
+
+    def test_an_execution_is_found_by_its_history(self, desk: Desk) -> None:
+        desk.continued(executions=3)
+        with desk.harness.engine.read() as view:
+            having = view.executions("i")
+            assert [view.execution_of(one.history_id) for one in having] == list(having)
+            assert view.execution_of(0) is None
+        desk.provider.delete_instance("i", force=True)
+        with desk.harness.engine.read() as view:
+            assert [view.execution_of(one.history_id) for one in having] == [None] * 3
+
+
+def _mail(desk: Desk, instance: str) -> list[Message]:
+    with desk.harness.engine.read() as view:
+        return list(view.mail(instance))
 
 
 class ProviderTelling(ProviderTopic):

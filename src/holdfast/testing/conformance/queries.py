@@ -31,7 +31,11 @@ class Queries(Topic):
 
     def test_a_list_can_be_narrowed(self, harness: Harness) -> None:
         harness.enqueue_many(
-            new_job("a"), new_job("b", queue="q"), new_job("c", "rest"), new_job("d", namespace="x"), new_job("e")
+            new_job("a", submitted_by="shop"),
+            new_job("b", queue="q"),
+            new_job("c", "rest"),
+            new_job("d", namespace="x"),
+            new_job("e", submitted_by="shop"),
         )
         harness.ask(Cancel(job_id=JobId("e")))
         assert _listed(harness, queue="q") == ["b"]
@@ -40,6 +44,9 @@ class Queries(Topic):
         assert _listed(harness, status=JobStatus.CANCELLED) == ["e"]
         assert _listed(harness, status=JobStatus.QUEUED, queue="default") == ["c", "a"]
         assert _listed(harness, status=JobStatus.DEAD) == []
+        assert _listed(harness, submitted_by="shop") == ["e", "a"]
+        assert _listed(harness, submitted_by="shop", limit=1) == ["e"]
+        assert _listed(harness, submitted_by="nobody") == []
 
     def test_pages_follow_each_other_without_gap_or_repeat(self, harness: Harness) -> None:
         for number in range(12):

@@ -12,8 +12,9 @@ from holdfast.app.flowrecords import DecisionRow, decision_row
 from holdfast.model.decisions import Decision
 from holdfast.model.flowcommands import AnswerDecision
 from holdfast.model.times import Timestamp
+from holdfast.rules.access import FLOWS
 from holdfast.stores.protocol import View
-from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
+from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, Settled, done, told
 from holdfast.web.api.finding import found
 from holdfast.web.api.paging import Limit, NoNamespace, Page, cursor_of, place_in, sliced
 
@@ -48,7 +49,7 @@ def _is(state: DecisionState, wanted: str | None, now: Timestamp) -> bool:
 
 async def list_decisions(ask: Ask[DecisionsQuery, None]) -> Response:
     """List questions, oldest first."""
-    ask.demand_list()
+    ask.demand_list(namespace=FLOWS)
     query, now = ask.query, ask.now
     start = place_in(query.cursor, tuple[Timestamp, str])
 
@@ -94,6 +95,7 @@ ENDPOINTS = (
         handler=get,
         query=NoNamespace,
         answers={200: DecisionRow},
+        roles=SEEN,
     ),
     Endpoint(
         method="POST",

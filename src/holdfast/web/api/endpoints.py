@@ -21,8 +21,10 @@ from holdfast.model.access import Access
 from holdfast.model.commands import Command
 from holdfast.model.ids import uuid5
 from holdfast.model.outcomes import Outcome, Refusal
+from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
-from holdfast.rules.access import may_list, may_show, roles_for
+from holdfast.rules.access import roles_for
+from holdfast.rules.seeing import Sight, may_see, sight_in
 from holdfast.stores.protocol import View
 from holdfast.web.api.paging import Query
 from holdfast.web.bodies import answer
@@ -34,6 +36,9 @@ T = TypeVar("T")
 
 #: Content that is no JSON of ours.
 BYTES, TEXT, EVENTS = "application/octet-stream", "text/plain", "text/event-stream"
+
+#: Who may read what can be somebody's own.
+SEEN = "reader, operator, admin; client: what it submitted"
 
 
 class Ask(Generic[Q, B]):
@@ -109,14 +114,23 @@ class Ask(Generic[Q, B]):
         return Reasons(view, self.now, self.engine.store.workers.all())
 
     def demand_list(self, *, namespace: str | None = None) -> None:
-        """Demand that they may list what belongs to a namespace. Raises Forbidden."""
-        if not may_list(self.access, namespace):
+        """Demand that they may list all that belongs to a namespace. Raises Forbidden."""
+        if sight_in(self.access, namespace) is not Sight.ALL:
             raise self.forbidden()
 
-    def demand_seen(self, record: object) -> None:
-        """Demand that they may see a record. Raises Forbidden."""
-        if not may_show(self.access, record):
-            raise self.forbidden()
+    def submitter(self, *, namespace: str | None = None) -> str | None:
+        """Give who must have submitted what is listed of a namespace; None: anybody. Raises Forbidden."""
+        match sight_in(self.access, namespace):
+            case Sight.ALL:
+                return None
+            case Sight.OWN:
+                return self.access.name
+            case Sight.NOTHING:
+                raise self.forbidden()
+
+    def sees(self, record: Record, view: View) -> bool:
+        """Tell whether a record is there for them."""
+        return may_see(self.access, record, view)
 
     def forbidden(self) -> Forbidden:
         """Say that they may not."""

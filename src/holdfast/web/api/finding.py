@@ -1,6 +1,7 @@
 """Things by the id in a path.
 
-Whoever may not see one is told so; what is in another namespace than was named is not there.
+What somebody may not see is not there, nor what is in another namespace than was named. Whoever sees nothing of a kind
+is told so, whatever is there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.webhooks import Delivery, Webhook
-from holdfast.rules.access import may_see_some
+from holdfast.rules.seeing import home_of, may_see_some
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import Ask
 
@@ -49,19 +50,21 @@ _ERRORS: dict[type, tuple[type[NotFound], str]] = {
 
 def found(ask: Ask[Any, Any], view: View, kind: type[R], key: str) -> R:
     """Give the record of that id. Raises its NotFound, or Forbidden."""
-    return _demanded(ask, kind, key, view.get(kind, key))
+    return _demanded(ask, view, kind, key, view.get(kind, key))
 
 
 def found_named(ask: Ask[Any, Any], view: View, kind: type[N], word: str) -> N:
     """Give the template or schedule of that id, or of that name. Raises its NotFound, or Forbidden."""
-    return _demanded(ask, kind, word, view.get(kind, word) or view.by_name(kind, ask.namespace, word))
+    there = view.get(kind, word)
+    if there is None or not ask.sees(there, view):
+        there = view.by_name(kind, ask.namespace, word)
+    return _demanded(ask, view, kind, word, there)
 
 
-def _demanded(ask: Ask[Any, Any], kind: type[R], key: str, record: R | None) -> R:
+def _demanded(ask: Ask[Any, Any], view: View, kind: type[R], key: str, record: R | None) -> R:
     if not may_see_some(ask.access, kind):
         raise ask.forbidden()
-    if record is None or ask.named not in (None, getattr(record, "namespace", ask.named)):
+    if record is None or ask.named not in (None, home_of(record)) or not ask.sees(record, view):
         error, noun = _ERRORS[kind]
         raise error(f"there is no {noun} {key!r:.220}. Nothing was changed.", **{f"{noun}_id": key[:200]})
-    ask.demand_seen(record)
     return record

@@ -16,7 +16,7 @@ from holdfast.model.outcomes import GroupCancelled, Grouped
 from holdfast.model.times import Timestamp
 from holdfast.stores.protocol import GroupQuery, View
 from holdfast.web.api.bodies import ReasonBody
-from holdfast.web.api.endpoints import Ask, Endpoint, told
+from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.finding import found
 from holdfast.web.api.jobs import JobBody, new_job
 from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, walked
@@ -163,6 +163,7 @@ ENDPOINTS = (
         handler=get,
         query=MembersQuery,
         answers={200: FullGroup},
+        roles=SEEN,
     ),
     Endpoint(
         method="POST",

@@ -13,10 +13,9 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp, parse_timestamp
 from holdfast.model.workers import Progress
-from holdfast.rules.access import may_list, may_list_own
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import JobQuery, View
-from holdfast.web.api.endpoints import Ask, Endpoint, told
+from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.finding import found
 from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, walked
 
@@ -61,15 +60,12 @@ class Chain(msgspec.Struct, frozen=True):
 
 async def list_jobs(ask: Ask[JobsQuery, None]) -> Response:
     """List jobs, newest first. Whoever may only submit sees what they submitted."""
-    query, access = ask.query, ask.access
-    own = None if may_list(access, ask.namespace) else access.name
-    if own is not None and not may_list_own(access, ask.namespace):
-        raise ask.forbidden()
+    query, own = ask.query, ask.submitter(namespace=ask.namespace)
     since = None if query.created_after is None else parse_timestamp(query.created_after, "created_after")
     start = place_in(query.cursor, tuple[Timestamp, str])
     if start is None and query.created_before is not None:
         start = (parse_timestamp(query.created_before, "created_before"), "")
-    kept = {"group_id": query.group, "schedule_id": query.schedule, "key": query.key, "submitted_by": own}
+    kept = {"group_id": query.group, "schedule_id": query.schedule, "key": query.key}
     wanted = {name: value for name, value in kept.items() if value is not None}
     tags = [one.partition("=") for one in query.tag]
 
@@ -87,6 +83,7 @@ async def list_jobs(ask: Ask[JobsQuery, None]) -> Response:
                     status=query.status,
                     queue=query.queue,
                     job_type=query.job_type,
+                    submitted_by=own,
                     before=at,
                     limit=limit,
                 )
@@ -153,8 +150,6 @@ async def explain(ask: Ask[Query, None]) -> Response:
     return told(await ask.look(why))
 
 
-_SEEN = "reader, operator, admin; client: what it submitted"
-
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -163,7 +158,7 @@ ENDPOINTS = (
         handler=list_jobs,
         query=JobsQuery,
         answers={200: Page[JobRow]},  # type: ignore[valid-type]  # made of the record
-        roles=_SEEN,
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -171,7 +166,7 @@ ENDPOINTS = (
         summary="Give a job whole.",
         handler=get,
         answers={200: FullJob},
-        roles=_SEEN,
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -179,7 +174,7 @@ ENDPOINTS = (
         summary="List the runs of a job, oldest first.",
         handler=list_runs,
         answers={200: Runs},
-        roles=_SEEN,
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -187,7 +182,7 @@ ENDPOINTS = (
         summary="List the jobs that are retries of each other, the first one first.",
         handler=chain,
         answers={200: Chain},
-        roles=_SEEN,
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -195,6 +190,6 @@ ENDPOINTS = (
         summary="Say why a job is where it is.",
         handler=explain,
         answers={200: JobExplained},
-        roles=_SEEN,
+        roles=SEEN,
     ),
 )

@@ -98,12 +98,7 @@ def _of(
 
 
 def _found(ask: Ask[Any, Any], view: View) -> Run:
-    """Give the run of the path; whoever may see its job may see it. Raises RunNotFound or Forbidden."""
-    run = view.get(Run, ask.path["run_id"])
-    job = None if run is None else view.get(Job, run.job_id)
-    if job is not None and run is not None and ask.named in (None, run.namespace):
-        ask.demand_seen(job)
-        return run
+    """Give the run of the path. Raises RunNotFound or Forbidden."""
     return found(ask, view, Run, ask.path["run_id"])
 
 

@@ -20,14 +20,17 @@ from holdfast.app.flowrecords import (
 from holdfast.app.histories import exported
 from holdfast.app.instancestate import state_of
 from holdfast.engine.flowreasons import reason_in
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, WorkflowNotFound
 from holdfast.flows.exporting import HistoryFile, write_file
 from holdfast.flows.provider.contents import events_of
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution, HistoryRow, InstanceStatus, execution_key
+from holdfast.rules.access import FLOWS
 from holdfast.rules.explain import Reason
+from holdfast.rules.mail import is_expected
+from holdfast.rules.seeing import started_by
 from holdfast.stores.protocol import InstanceQuery, View
-from holdfast.web.api.endpoints import Ask, Endpoint, told
+from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.paging import Limit as PageLimit
 from holdfast.web.api.paging import NoNamespace, Page, cursor_of, place_in, walked
 
@@ -79,9 +82,8 @@ class InstanceExplained(msgspec.Struct, frozen=True):
 
 
 async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
-    """List instances, newest first; before them those that no worker has begun yet."""
-    ask.demand_list()
-    query = ask.query
+    """List instances, newest first; before them those that no worker has begun yet. Clients see what they started."""
+    query, own = ask.query, ask.submitter(namespace=FLOWS)
     start: Place | None = place_in(query.cursor, Place)
 
     def page(view: View) -> Any:
@@ -89,27 +91,35 @@ async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
         at: Place | None = None
         if not isinstance(start, int) and query.status in (None, *GOING):
             waiting = sorted(one for one in unbegun(view, ask.now, query.workflow) if start is None or one > start)
+            waiting = [one for one in waiting if own is None or started_by(one, view) == own]
             ids = waiting[: query.limit]
             at = ids[-1] if len(waiting) > query.limit else None
         rows = _rows(ask, view, ids)
         if at is None:
-            begun, at = _begun(ask, view, start if isinstance(start, int) else None, query.limit - len(ids))
+            begun, at = _begun(ask, view, own, start if isinstance(start, int) else None, query.limit - len(ids))
             rows += begun
         return Page(items=rows, next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
 
     return told(await ask.look(page))
 
 
-def _begun(ask: Ask[InstancesQuery, None], view: View, before: int | None, limit: int) -> tuple[list[Any], int | None]:
+def _begun(
+    ask: Ask[InstancesQuery, None], view: View, own: str | None, before: int | None, limit: int
+) -> tuple[list[Any], int | None]:
     query = ask.query
     statuses = None if query.status is None else GOING if query.status in GOING else (query.status,)
     if not limit:
-        newest = view.instances(InstanceQuery(limit=1))
+        newest = view.instances(InstanceQuery(submitted_by=own, limit=1))
         return [], newest[0].seq + 1 if newest else None
     kept, at = walked(
         lambda place, most: view.instances(
             InstanceQuery(
-                statuses=statuses, orchestration_name=query.workflow, parent=query.parent, before=place, limit=most
+                statuses=statuses,
+                orchestration_name=query.workflow,
+                parent=query.parent,
+                submitted_by=own,
+                before=place,
+                limit=most,
             )
         ),
         lambda one: one.seq,
@@ -139,10 +149,9 @@ def _rows(ask: Ask[InstancesQuery, None], view: View, ids: list[str]) -> list[An
 
 async def get(ask: Ask[NoNamespace, None]) -> Response:
     """Give an instance whole: what it says, its keys, what it waits for, its open questions, what it returned."""
-    ask.demand_list()
 
     def whole(view: View) -> Any:
-        store, one = ask.engine.store, _id(ask)
+        store, one = ask.engine.store, _found(ask, view)
         state = state_of(view, store.blobs, one)
         return full_instance(view, store.blobs, state, reason_in(view, one, ask.now, store.workers.all()))
 
@@ -151,12 +160,11 @@ async def get(ask: Ask[NoNamespace, None]) -> Response:
 
 async def history(ask: Ask[HistoryQuery, None]) -> Response:
     """List the events of an execution, newest first."""
-    ask.demand_list()
     query = ask.query
     before: int | None = place_in(query.cursor, int) or query.before
 
     def page(view: View) -> Any:
-        one, blobs = _id(ask), ask.engine.store.blobs
+        one, blobs = _found(ask, view), ask.engine.store.blobs
         number = query.execution or state_of(view, blobs, one).execution_id
         execution = view.get(Execution, execution_key(one, number))
         if execution is None:
@@ -184,22 +192,19 @@ def _events_before(view: View, history_id: int, before: int, limit: int) -> tupl
 
 async def executions(ask: Ask[NoNamespace, None]) -> Response:
     """List the executions of an instance, oldest first."""
-    ask.demand_list()
 
     def listed(view: View) -> Executions:
-        state_of(view, ask.engine.store.blobs, _id(ask))
-        return Executions([execution_row(one) for one in view.executions(_id(ask))], view.seq)
+        return Executions([execution_row(one) for one in view.executions(_found(ask, view))], view.seq)
 
     return told(await ask.look(listed))
 
 
 async def explain(ask: Ask[NoNamespace, None]) -> Response:
     """Say why an instance is where it is."""
-    ask.demand_list()
 
     def why(view: View) -> InstanceExplained:
         store = ask.engine.store
-        state = state_of(view, store.blobs, _id(ask))
+        state = state_of(view, store.blobs, _found(ask, view))
         return InstanceExplained(state.id, state.status, reason_in(view, state.id, ask.now, store.workers.all()))
 
     return told(await ask.look(why))
@@ -207,14 +212,17 @@ async def explain(ask: Ask[NoNamespace, None]) -> Response:
 
 async def export(ask: Ask[ExportQuery, None]) -> Response:
     """Give all histories of an instance as one file."""
-    ask.demand_list()
     blobs = ask.engine.store.blobs
-    file = await ask.look(lambda view: exported(view, blobs, _id(ask), redact=ask.query.redact))
+    file = await ask.look(lambda view: exported(view, blobs, _found(ask, view), redact=ask.query.redact))
     return Response(write_file(file), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def _id(ask: Ask[Any, Any]) -> str:
-    return ask.path["instance_id"]
+def _found(ask: Ask[Any, Any], view: View) -> str:
+    """Give the id of the path if there is such an instance, begun or not. Raises WorkflowNotFound or Forbidden."""
+    one, own = ask.path["instance_id"], ask.submitter(namespace=FLOWS)
+    if not is_expected(view, one) or own not in (None, started_by(one, view)):
+        raise WorkflowNotFound(f"there is no instance {one!r:.220}.", instance=one[:200])
+    return one
 
 
 ENDPOINTS = (
@@ -225,6 +233,7 @@ ENDPOINTS = (
         handler=list_instances,
         query=InstancesQuery,
         answers={200: Page[InstanceRow]},  # type: ignore[valid-type]  # made of the record
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -233,6 +242,7 @@ ENDPOINTS = (
         handler=get,
         query=NoNamespace,
         answers={200: FullInstance},
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -241,6 +251,7 @@ ENDPOINTS = (
         handler=history,
         query=HistoryQuery,
         answers={200: Page[Event]},
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -249,6 +260,7 @@ ENDPOINTS = (
         handler=executions,
         query=NoNamespace,
         answers={200: Executions},
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -257,6 +269,7 @@ ENDPOINTS = (
         handler=explain,
         query=NoNamespace,
         answers={200: InstanceExplained},
+        roles=SEEN,
     ),
     Endpoint(
         method="GET",
@@ -265,6 +278,7 @@ ENDPOINTS = (
         handler=export,
         query=ExportQuery,
         answers={200: HistoryFile},
+        roles=SEEN,
         refuses=(409,),
     ),
 )

@@ -1,0 +1,238 @@
+"""What a role may see: things, by where they belong and by who submitted them; and the look-ups that show them.
+
+What somebody may not see is not there: it is neither found nor listed nor counted, so that nobody learns of it by
+asking. Only where a role sees nothing of a sort at all, or a namespace is named that is not theirs, are they told so,
+whatever is there. Knows no HTTP and no token. What a role may send is said by `access`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from holdfast.model.access import Access, Role
+from holdfast.model.decisions import Decision
+from holdfast.model.groups import Group
+from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
+from holdfast.model.jobs import Job, Run
+from holdfast.model.records import Record
+from holdfast.rules.access import FLOWS, KINDS, may_read
+from holdfast.rules.state import State
+
+_OF_AN_INSTANCE = (Execution, Message, Turn, KeyValue, Decision)
+_OF_FLOWS = (Instance, HistoryRow, Affinity, *_OF_AN_INSTANCE)
+#: What can be somebody's own.
+_OWNED = (Job, Run, Group, Instance, HistoryRow, *_OF_AN_INSTANCE)
+
+
+class Sight(Enum):
+    """How much somebody sees of what is there."""
+
+    NOTHING = 0
+    #: What they submitted, and what came of it.
+    OWN = 1
+    #: Whatever lies in their namespaces.
+    ALL = 2
+
+
+# --- things -----------------------------------------------------------------------------------------------------------
+
+
+def home_of(thing: object) -> str | None:
+    """Give the namespace something belongs to; None for what is of the store as a whole."""
+    return FLOWS if isinstance(thing, _OF_FLOWS) else getattr(thing, "namespace", None)
+
+
+def sight_in(access: Access, namespace: str | None) -> Sight:
+    """Tell what they see of a namespace; None: of what belongs to none."""
+    if not _is_within(access, namespace):
+        return Sight.NOTHING
+    if may_read(access):
+        return Sight.ALL
+    return Sight.OWN if Role.CLIENT in access.roles else Sight.NOTHING
+
+
+def may_see(access: Access, thing: Record, state: State) -> bool:
+    """Tell whether one thing is there for them."""
+    sight = sight_in(access, home_of(thing))
+    return sight is Sight.ALL or (sight is Sight.OWN and _is_own(access, thing, state))
+
+
+def may_see_some(access: Access, kind: type) -> bool:
+    """Tell whether anything of a kind may be theirs to see."""
+    return may_read(access) or (Role.CLIENT in access.roles and kind in _OWNED)
+
+
+def started_by(instance_id: str, state: State) -> str | None:
+    """Give the access token that started an instance, whether or not it has begun; None: nobody from outside."""
+    instance = state.get(Instance, instance_id)
+    if instance is not None:
+        return instance.submitted_by
+    return next((start.submitted_by for start in state.beginnings(instance_id) if start.is_to_begin), None)
+
+
+def may_hear(access: Access, run_id: str, state: State) -> bool:
+    """Tell whether they may read what a run says."""
+    run = state.get(Run, run_id)
+    return _sees_all(access) if run is None else may_see(access, run, state)
+
+
+def may_speak(access: Access, run_ids: Iterable[str], state: State) -> bool:
+    """Tell whether whoever works may say what these runs say: those of its namespaces."""
+    if access.namespaces is None:
+        return True
+    runs = [state.get(Run, run_id) for run_id in run_ids]
+    return all(run is not None and _is_within(access, run.namespace) for run in runs)
+
+
+def _is_within(access: Access, namespace: str | None) -> bool:
+    return access.namespaces is None or namespace in access.namespaces
+
+
+def _sees_all(access: Access) -> bool:
+    return access.namespaces is None and may_read(access)
+
+
+def _is_own(access: Access, thing: Record, state: State) -> bool:
+    """Tell whether they submitted this: a job, a group of such jobs alone, an instance, or what belongs to one."""
+    match thing:
+        case Job() | Instance():
+            return thing.submitted_by == access.name
+        case Run():
+            job = state.get(Job, thing.job_id)
+            return job is not None and job.submitted_by == access.name
+        case Group():
+            members = state.members(thing.group_id)
+            return bool(members) and all(job.submitted_by == access.name for job in members)
+        case HistoryRow():
+            execution = state.execution_of(thing.history_id)
+            return execution is not None and started_by(execution.instance_id, state) == access.name
+        case Execution() | Message() | Turn() | KeyValue() | Decision():
+            return started_by(thing.instance_id, state) == access.name
+        case _:
+            return False
+
+
+# --- look-ups ---------------------------------------------------------------------------------------------------------
+
+#: Every look-up is of exactly one sort; one that is of none shows nothing but to those who read everything.
+#: Of one namespace, which is given with it.
+OF_NAMESPACE = frozenset(
+    {
+        "band", "bands", "by_name", "direct", "edge", "ended", "ended_beyond", "groups", "jobs", "queued",
+        "ready", "reservation", "running", "running_with", "starts", "webhooks",
+    }
+)  # fmt: skip
+#: Of one thing, or of what belongs to it: that is looked at first.
+OF_THING = frozenset(
+    {
+        "active_of", "deliveries", "get", "last_run", "members", "run_by_token", "running_of", "runs", "schedules_of",
+        "successors", "turn_of",
+    }
+)  # fmt: skip
+#: Of workflows.
+OF_FLOWS = frozenset(
+    {
+        "activities", "activities_of", "affinities", "beginnings", "begun_by", "candidates", "children", "decisions",
+        "execution_of", "executions", "flow_totals", "held_by", "history", "instances", "is_spoken_of", "keys",
+        "leased", "mail", "mail_totals", "owned_queues", "stuck_turns", "timers", "turn_by_token", "visible",
+    }
+)  # fmt: skip
+#: Times, and nothing of what they belong to.
+OF_TIMES = frozenset({"next_due"})
+#: Of everything there is; each that is found says where it belongs, and what lies elsewhere is left out.
+SIEVED = frozenset({"all", "counts", "ids_with_prefix"})
+#: Of everything there is, for who keeps the store.
+OF_ALL = frozenset(
+    {"beside", "due", "ended_queues", "granted_by", "live_groups", "local_leases", "local_turns", "unfollowed"}
+)
+#: What a worker must see to do its work: when something is due, whether its jobs are still its own, and histories.
+WORKER_SEES = frozenset(
+    {
+        "ready", "next_due", "get", "starts", "reservation", "direct", "running", "running_with", "running_of",
+        "candidates", "history", "keys", "executions", "visible", "turn_by_token", "owned_queues", "stuck_turns",
+    }
+)  # fmt: skip
+#: Look-ups of whose query a client's name becomes a part.
+NARROWED = frozenset({"jobs", "instances"})
+#: What a client may ask about what it submitted.
+CLIENT_SEES = NARROWED | {
+    "get", "runs", "last_run", "run_by_token", "successors", "members",
+    "beginnings", "children", "decisions", "execution_of", "executions", "history", "keys",
+}  # fmt: skip
+
+Given = Mapping[str, Any]
+
+
+def sight_of(access: Access, look: str, given: Given) -> Sight:
+    """Tell what they see of what a look-up finds; nothing: they are told so, whatever is there."""
+    if not _is_asked_within(access, look, given):
+        return Sight.NOTHING
+    if may_read(access) or (Role.WORKER in access.roles and look in WORKER_SEES):
+        return Sight.ALL
+    if Role.CLIENT not in access.roles or look not in CLIENT_SEES:
+        return Sight.NOTHING
+    return Sight.OWN if look != "get" or given["kind"] in _OWNED else Sight.NOTHING
+
+
+def _is_asked_within(access: Access, look: str, given: Given) -> bool:
+    """Tell whether a look-up, by what is given with it, may stay within their namespaces."""
+    if access.namespaces is None or look in OF_THING | OF_TIMES | SIEVED:
+        return True
+    if look in OF_NAMESPACE:
+        return given.get("namespace", getattr(given.get("query"), "namespace", None)) in access.namespaces
+    return look in OF_FLOWS and FLOWS in access.namespaces
+
+
+def shown(access: Access, look: str, given: Given, state: State, find: Callable[[Given], Any]) -> Any:
+    """Look up, by `find`, what they may see of it; None if what it is about is not there for them.
+
+    For those who see something of it (`sight_of`).
+    """
+    sight = sight_of(access, look, given)
+    if sight is Sight.OWN and look in NARROWED:
+        query = given["query"]
+        if query.submitted_by not in (None, access.name):
+            return None
+        return find({**given, "query": msgspec.structs.replace(query, submitted_by=access.name)})
+    if sight is Sight.OWN or (look in OF_THING and access.namespaces is not None):
+        thing = _thing(look, given, state)
+        if thing is None or not _is_within(access, home_of(thing)):
+            return None
+        if sight is Sight.OWN and not _is_own(access, thing, state):
+            return None
+    if look not in SIEVED or access.namespaces is None:
+        return find(given)
+    if look == "ids_with_prefix":
+        return _first_ids(given, lambda one: _is_within(access, home_of(state.get(given["kind"], one))), find)
+    return (one for one in find(given) if _is_within(access, home_of(one)))
+
+
+def _first_ids(given: Given, keep: Callable[[str], bool], find: Callable[[Given], Any]) -> list[str]:
+    """Give the first so many ids that are kept, however many others lie between them."""
+    limit = asked = given["limit"]
+    while True:
+        found = find({**given, "limit": asked})
+        kept = [one for one in found if keep(one)]
+        if len(kept) >= limit or len(found) < asked:
+            return kept[:limit]
+        asked *= 2
+
+
+def _thing(look: str, given: Given, state: State) -> Record | None:
+    """Give what a look-up is about: of an instance that nobody has begun its start. None if there is no such thing."""
+    if look == "get":
+        found: Record | None = state.get(given["kind"], given["key"])
+        return found
+    if "history_id" in given:
+        return state.execution_of(given["history_id"])
+    if "instance_id" in given:
+        name = given["instance_id"]
+        return state.get(Instance, name) or next((one for one in state.beginnings(name) if one.is_to_begin), None)
+    query = given.get("query")
+    named = ((kind, given.get(field, getattr(query, field, None))) for field, kind in KINDS)
+    kind, key = next((kind, key) for kind, key in named if isinstance(key, str))
+    return state.get(kind, key)
