@@ -37,8 +37,12 @@ class Coordinator:
     """A coordinator as a process, which can be killed and comes again at the same port."""
 
     def __init__(self, store: str, place: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        # Kept, though never listened to: while the coordinator is dead nobody else is given its port, and no worker
+        # that calls it there happens to call from there.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self._port = self._place.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
         program = Path(sys.executable).with_name("holdfast")
         self._command = [program, "serve", "--store", store, "--port", str(self._port), "--limit", "rate=100000"]
@@ -52,8 +56,13 @@ class Coordinator:
         assert self.url in said, said
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def end(self) -> None:
+        self.kill()
+        self._place.close()
 
     def stop(self) -> None:
         self._process.terminate()
@@ -203,7 +212,7 @@ def test_nothing_acknowledged_is_lost_when_the_coordinator_is_killed_under_load(
         coordinator.stop()
     finally:
         crew.end()
-        coordinator.kill()
+        coordinator.end()
     assert crew.ended == dict.fromkeys(crew.pids, 0)
     runs = examine(store, client, crew)
     said = Counter(event for _, event in crew.said)
@@ -240,7 +249,7 @@ def test_a_remote_worker_that_is_killed_is_replaced_and_one_that_was_frozen_is_r
         coordinator.stop()
     finally:
         crew.end()
-        coordinator.kill()
+        coordinator.end()
     assert sorted(crew.ended.values()) == [-signal.SIGKILL, 0, 0]
 
 
@@ -260,6 +269,7 @@ def test_workers_that_are_told_to_stop_end_although_their_coordinator_was_killed
         crew.dismiss()
     finally:
         crew.end()
+        coordinator.end()
     # Those that could not report what they had done say so by their exit.
     assert crew.ended.keys() == set(crew.pids)
     assert set(crew.ended.values()) <= {0, 1}

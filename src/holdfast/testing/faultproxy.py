@@ -175,7 +175,7 @@ class FaultProxy:
             one.close()
 
     def _serve(self, client: socket.socket) -> None:
-        with self._kept(client), suppress(OSError, ValueError):
+        with suppress(OSError, ValueError), self._kept(client):
             reader = _Reader(client)
             try:
                 with self._kept(socket.create_connection(self._upstream)) as server:

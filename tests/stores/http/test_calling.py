@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -208,6 +209,37 @@ def test_closing_lets_go_who_waits_to_send_again(line, monkeypatch):
     mine = line("http://127.0.0.1:1", patience_s=10_000)
     with listening("http.again", mine.close), pytest.raises(StoreClosed):
         mine.send(WANTED)
+
+
+def test_a_connection_that_is_made_while_the_line_is_closed_is_closed_with_it(line, monkeypatch):
+    connect = socket.create_connection
+    made = []
+
+    def closing(*where, **how):
+        mine.close()
+        made.append(connect(*where, **how))
+        return made[0]
+
+    with Told() as server:
+        mine = line(server.url)
+        monkeypatch.setattr(socket, "create_connection", closing)
+        assert mine.send(WANTED) == b"fine"
+        assert made[0].fileno() == -1
+        with pytest.raises(StoreClosed):
+            mine.send(WANTED)
+
+
+def test_an_answer_that_is_under_way_when_the_line_is_closed_still_arrives(line):
+    with Told() as server, FaultProxy(server.url) as proxy:
+        mine = line(proxy.url)
+
+        def close(*_):
+            mine.close()
+            return Weather()
+
+        proxy.script = close
+        assert mine.send(WANTED) == b"fine"
+        assert mine._client.is_closed
 
 
 def test_an_error_that_is_no_error_of_the_line_is_not_hidden(line):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -94,6 +95,9 @@ class Line:
         self.time = Hearsay(clock)
         self._patience_s = patience_s
         self._closed = threading.Event()
+        #: Attempts under way. The last of them closes the pool: a connection that is made meanwhile would be nobody's.
+        self._lock = threading.Lock()
+        self._talking = 0
         #: Bodies are made smaller for the way. Within one machine that costs more than it saves.
         self.packs = not is_near(url)
         headers["Accept-Encoding"] = f"{ZSTD}, {GZIP}" if self.packs else "identity"
@@ -122,21 +126,16 @@ class Line:
         ends_at = min(began + (self._patience_s if attempt_s is None else 0.0), deadline())
         arrived, pause_s = False, FIRST_S
         while True:
-            if self._closed.is_set():
-                raise StoreClosed(f"the line to {self.url} was closed; the request was not sent.")
             retry_after_s = 0.0
             try:
-                answer = self._once(request, ANSWER_S if attempt_s is None else attempt_s)
+                with self._talk():
+                    answer = self._once(request, ANSWER_S if attempt_s is None else attempt_s)
             except _UNSENT as problem:
                 why = _words(problem)
                 if not self._has_met and _is_unbelieved(problem):  # waiting would not help
                     raise self._unbelieved(why) from problem
             except httpx2.TransportError as problem:
                 arrived, why = True, _words(problem)
-            except RuntimeError:  # so the client says that it was closed, by another thread
-                if not self._closed.is_set():
-                    raise
-                continue
             else:
                 self._has_met = self._has_met or answer.is_coordinators
                 if 200 <= answer.status < 300 and answer.is_coordinators:
@@ -154,6 +153,21 @@ class Line:
             reach("http.again")
             self._closed.wait(min(max(jittered(pause_s), retry_after_s), left_s))
             pause_s = min(LONGEST_S, 2 * pause_s)
+
+    @contextmanager
+    def _talk(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed.is_set():
+                raise StoreClosed(f"the line to {self.url} was closed; the request was not sent.")
+            self._talking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._talking -= 1
+                is_over = self._closed.is_set() and not self._talking
+            if is_over:
+                self._client.close()
 
     def _once(self, request: Request, answer_s: float) -> _Answer:
         reach("http.sending")
@@ -209,9 +223,12 @@ class Line:
         )
 
     def close(self) -> None:
-        """Hang up; whoever waits to send again learns of it at once."""
-        self._closed.set()
-        self._client.close()
+        """Hang up; whoever waits to send again learns of it at once, whoever waits for an answer still gets it."""
+        with self._lock:
+            self._closed.set()
+            is_over = not self._talking
+        if is_over:
+            self._client.close()
 
 
 def is_near(url: str) -> bool:
