@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+from contextlib import ExitStack
 
 import httpx2
 import msgspec
@@ -20,7 +21,8 @@ from holdfast.stores.http import calling
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing.conformance.harness import new_job
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather
-from holdfast.web import feeding
+from holdfast.web import feeding, pages
+from holdfast.web.protocol import HELD
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20
@@ -157,7 +159,7 @@ def test_what_was_pruned_is_gone_in_streams_in_pages_and_for_stores(tmp_path):
 
 
 def test_pages_are_bounded_by_their_bytes_and_lead_on(coordinator, store, monkeypatch):
-    monkeypatch.setattr(feeding, "PAGE_BYTES", 2_000)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 2_000)
     enqueue(store, 0, 40)
     page = httpx2.get(f"{coordinator.url}/api/v1/feed", headers={"Accept": "application/json"}).json()
     assert page["more"]
@@ -165,31 +167,34 @@ def test_pages_are_bounded_by_their_bytes_and_lead_on(coordinator, store, monkey
     assert [entry.seq for entry in store.feed(0)] == list(range(1, 41))
 
 
-def test_a_reader_that_does_not_read_costs_a_page_and_no_more(coordinator, store, monkeypatch):
-    monkeypatch.setattr(feeding, "PAGE_BYTES", 100_000)
-    long = {"text": "x" * 30_000}
+def test_streams_that_nobody_reads_are_not_read_ahead_for_and_hold_little(coordinator, store):
+    # As little room on the way as the system gives.
+    coordinator._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    long = {"text": "x" * 1_000}
     store.decide([Enqueue(jobs=(new_job(f"{n:04}", params=long),)) for n in range(400)])
-    pages = []
-    began = threading.Event()
-
-    def told():
-        pages.append(1)
-        began.set()
-
-    with listening("feed.told", told), socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        host, _, port = coordinator.url.removeprefix("http://").partition(":")
-        slow.connect((host, int(port)))
-        slow.sendall(b"GET /api/v1/feed HTTP/1.1\r\nHost: %s:%s\r\n\r\n" % (host.encode(), port.encode()))
-        assert slow.recv(100).startswith(b"HTTP/1.1 200")
-        # Others are served meanwhile, and read all that there is.
-        assert len(list(store.feed(0))) == 400
-        assert len(pages) < 100  # of 12 MB, what the buffers of the system take
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    streams, told = 20, []
+    host, _, port = coordinator.url.removeprefix("http://").partition(":")
+    with listening("feed.told", lambda: told.append(1)), ExitStack() as stack:
+        for _ in range(streams):
+            slow = stack.enter_context(socket.socket())
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.settimeout(LONG)
+            slow.connect((host, int(port)))
+            slow.sendall(b"GET /api/v1/feed HTTP/1.1\r\nHost: %s:%s\r\n\r\n" % (host.encode(), port.encode()))
+            assert slow.recv(100).startswith(b"HTTP/1.1 200")
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        held = []
+        while sum(size > 0 for size in held) < streams:  # until all of them stand still
+            # Others are served meanwhile, and read all that there is.
+            assert len(list(store.feed(0))) == 400
+            held = [one._transport.get_write_buffer_size() for one in coordinator._server.server_state.connections]
+    # What a connection may hold, and one more piece. Of 400 KB each, a few went into what the system holds.
+    assert max(held) <= HELD + pages.PIECE_BYTES + 2_000
+    assert len(told) * pages.PIECE_BYTES < streams * (HELD + 50_000)
 
 
 def test_an_application_reads_the_feed_once_and_in_order_whatever_happens_to_the_line(coordinator, store, monkeypatch):
-    monkeypatch.setattr(feeding, "PAGE_BYTES", 1_000)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 1_000)
     enqueue(store, 0, 30)
     faults = itertools.cycle([Fault.CUT_ANSWER, Fault.LOSE_ANSWER, Fault.NONE, Fault.TWICE, Fault.LOSE_REQUEST])
     with FaultProxy(coordinator.url) as proxy, Holdfast(proxy.url) as hf:
