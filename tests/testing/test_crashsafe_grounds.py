@@ -1,6 +1,7 @@
 """The store of one run: a crash keeps what is durable and nothing else, and nothing is left behind."""
 
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,15 @@ def test_without_a_file_system_in_memory_files_lie_where_temporary_ones_do(monke
     ground = ground_for("sqlite:")()
     assert ground._root.parent == Path(tempfile.gettempdir())
     ground.clear()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_crashes_leave_no_thread_behind(store):
+    before = set(threading.enumerate())
+    ground = ground_for(store)()
+    life = Life(ground)
+    for number in range(3):
+        life.die(f"before-{number}", "before")
+        life.die(f"after-{number}", "after")
+    ground.clear()
+    assert set(threading.enumerate()) == before

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidValue, StoreError
 from holdfast.journal import JournalOptions
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import Batch, Store
 from holdfast.testing.crashsafe.striking import When
-from holdfast.testing.simfs import SimFS
+from holdfast.testing.simfs import SimCrash, SimFS
 
 #: Files of a moment need no disk: where there is a file system in memory, syncing them costs nothing.
 _SHORT_LIVED = "/dev/shm"  # noqa: S108 - folders in it are made by tempfile, unguessable and our own
@@ -71,18 +71,29 @@ class OnSimulatedDisk:
     def __init__(self, opener: Callable[[SimFS, Clock], Store]) -> None:
         self._opener = opener
         self._files = SimFS()
+        self._store: Store | None = None
 
     def open(self, clock: Clock) -> Store:
         """Open what the disk holds."""
-        return self._opener(self._files, clock)
+        self._store = self._opener(self._files, clock)
+        return self._store
 
     def crash(self) -> None:
         """Cut the power."""
         self._files = self._files.power_loss("lose", names="lose")
+        self._bury()
 
     def clear(self) -> None:
         """Let no thread of an old store write any more."""
         self._files.die()
+        self._bury()
+
+    def _bury(self) -> None:
+        """End the threads of a store whose disk is dead: the process they belonged to would have taken them along."""
+        if self._store is not None:
+            with suppress(StoreError, SimCrash):
+                self._store.close()
+            self._store = None
 
 
 class OnFiles:
