@@ -187,8 +187,9 @@ def _config(front: Front, listening: Listening) -> uvicorn.Config:
     """Make the server's settings."""
     config = uvicorn.Config(
         front,
-        # Connections are made by our server, of our own protocol.
+        # Connections are made by our server, of our own protocol; another loop than Python's saves nothing with it.
         http=Conversation,
+        loop="asyncio",
         ws="none",
         lifespan="off",
         log_config=None,
