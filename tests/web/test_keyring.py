@@ -9,8 +9,8 @@ import pytest
 from holdfast.errors import InvalidOperation, InvalidValue, Unauthorized
 from holdfast.model.access import Role
 from holdfast.model.times import later, moment
+from holdfast.stores import accessfile
 from holdfast.testing.clock import ManualClock
-from holdfast.web import accessfile
 from holdfast.web import keyring as keyring_module
 from holdfast.web.keyring import Keyring
 

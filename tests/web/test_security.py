@@ -21,10 +21,10 @@ from rawhttp import dial, head, hear, say
 from holdfast.errors import PayloadTooLarge, StoreBusy, Unauthorized
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Enqueue
+from holdfast.stores import accessfile
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.http.wire import Commands, encode
 from holdfast.testing.conformance.harness import new_job
-from holdfast.web import accessfile
 from holdfast.web.limits import Limits
 
 NOW = "2026-01-06T10:15:30.000000Z"

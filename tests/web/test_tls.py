@@ -14,9 +14,9 @@ from holdfast import Holdfast
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidOperation, InvalidValue, StoreBusy
 from holdfast.model.access import Role
+from holdfast.stores import accessfile
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.memory import MemoryStore
-from holdfast.web import accessfile
 from holdfast.web.guard import Door, Guard
 from holdfast.web.keyring import Keyring
 from holdfast.web.routes import application

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.app.instancestate import InstanceState, error_of, state_of
-from holdfast.app.lookout import within
+from holdfast.app.lookout import sentence_of, within
 from holdfast.app.outcomes import cancelled, failed
 from holdfast.app.rewinding import fail_command, fork_command, reset_command
 from holdfast.engine.engine import Engine
@@ -156,7 +156,7 @@ class Instance(Generic[R]):
     def late(self, timeout: float | None) -> TimeoutError:
         """Give the error of a wait that ran out, with what the instance waits for."""
         return TimeoutError(
-            f"instance {self.id!r} is RUNNING after {timeout:g} s: {self.explain().sentence}. It goes on."
+            f"instance {self.id!r} is RUNNING after {timeout:g} s{sentence_of(self.explain)}. It goes on."
         )
 
     def result(self, timeout: float | None = None) -> R:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import reason_of
-from holdfast.errors import HoldfastError, InvalidValue, JobNotFound
+from holdfast.errors import Forbidden, HoldfastError, InvalidValue, JobNotFound
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job
+from holdfast.rules.explain import Reason
 from holdfast.rules.retry import last_of
 from holdfast.stores.deadline import keeping_to
 from holdfast.stores.protocol import View
@@ -73,8 +74,16 @@ def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
         raise JobNotFound(f"there is no job {job_id}.", job_id=job_id)
     if job.has_ended:
         return job
-    reason = reason_of(engine, job)
-    raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {reason.sentence}. It goes on.")
+    why = sentence_of(lambda: reason_of(engine, job))
+    raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s{why}. It goes on.")
+
+
+def sentence_of(explain: Callable[[], Reason]) -> str:
+    """Give what something waits for, to be said behind how long; nothing to who may not see all that it takes."""
+    try:
+        return f": {explain().sentence}"
+    except Forbidden:
+        return ""
 
 
 class Awaited(Generic[T]):

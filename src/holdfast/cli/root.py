@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Command → where it lives, and the line `--help` shows. Nothing is imported before it is called.
 COMMANDS = {
-    "access": ("holdfast.web.accesses:access", "Make, list and revoke access tokens of a coordinator."),
+    "access": ("holdfast.cli.access:access", "Make, list and revoke access tokens of a coordinator."),
     "bench": ("holdfast.cli.bench:bench", "Measure, beside the bare limit of this machine."),
     "completion": ("holdfast.cli.completion:completion", "Print what a shell needs for completion."),
     "demo": ("holdfast.cli.demo:demo", "Kill a worker in the middle of its jobs, and count what is left."),

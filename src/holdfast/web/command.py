@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.web import accessfile
+from holdfast.stores import accessfile
 from holdfast.web.limits import limits_of
 from holdfast.web.serving import HOST, PORT, Listening, Serving
 

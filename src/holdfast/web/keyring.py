@@ -21,7 +21,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, Unauthorized
 from holdfast.model.access import Access
 from holdfast.model.times import stamp
-from holdfast.web import accessfile
+from holdfast.stores import accessfile
 
 log = logging.getLogger("holdfast.serve")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -18,6 +19,7 @@ from holdfast.web.api.router import PUBLIC
 from holdfast.web.commands import post_commands, post_lease
 from holdfast.web.content import get_blob, put_blob
 from holdfast.web.coordinator import Coordinator, coordinator_of
+from holdfast.web.doorstep import get_root, on_nothing
 from holdfast.web.exact import Exact, table_of
 from holdfast.web.feeding import get_feed
 from holdfast.web.guard import Door, Guard
@@ -90,6 +92,7 @@ def application(
     return Starlette(
         routes=[
             Mount(ROOT, routes=API),
+            Route("/", get_root),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", get_metrics),
@@ -101,6 +104,6 @@ def application(
             Middleware(Packing),
             Middleware(Exact, table=table_of(ROOT, API)),
         ],
-        exception_handlers={HoldfastError: on_error, ClientDisconnect: on_gone},
+        exception_handlers={HoldfastError: on_error, ClientDisconnect: on_gone, HTTPStatus.NOT_FOUND: on_nothing},
         lifespan=lifespan,
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
+from holdfast.cli.output import LIST_FORMS, Record, output_for, output_options
+from holdfast.cli.tables import Column, lines
+from holdfast.cli.terminal import Screen, safe
 from holdfast.clock import SystemClock
 from holdfast.errors import InvalidValue
-from holdfast.model.access import Role
+from holdfast.model.access import Access, Role
 from holdfast.model.times import Timestamp, later, parse_duration, parse_timestamp, stamp
-from holdfast.web import accessfile
+from holdfast.stores import accessfile
 
 _file = click.option(
     "--access",
@@ -50,11 +55,32 @@ def add(
 
 @access.command()
 @_file
-def ls(*, access: Path | None) -> None:
+@output_options(*LIST_FORMS)
+def ls(*, access: Path | None, output: str) -> None:
     """List access tokens: name, roles, namespaces, when they were made and when they expire. None is shown."""
-    for one in accessfile.read(_place(access)):
-        where = "*" if one.namespaces is None else ",".join(one.namespaces)
-        click.echo(f"{one.name}\t{','.join(one.roles)}\t{where}\t{one.created_at or ''}\t{one.expires_at or 'never'}")
+    found, out = accessfile.read(_place(access)), output_for(output)
+    out.records([_record(one) for one in found], lambda: _table(found, out.screen), key="name")
+
+
+def _record(one: Access) -> Record:
+    """Give all but its hash; namespaces are null for all."""
+    return {name: value for name, value in msgspec.structs.asdict(one).items() if name != "digest"}
+
+
+def _table(found: Sequence[Access], screen: Screen) -> list[str]:
+    columns = (Column("NAME"), Column("ROLES"), Column("NAMESPACES"), Column("MADE", spare=True), Column("EXPIRES"))
+    now = stamp(SystemClock().now())
+    rows = [
+        [
+            safe(one.name),
+            ",".join(one.roles),
+            "all" if one.namespaces is None else ",".join(safe(name) or "''" for name in one.namespaces),
+            one.created_at or "",
+            "never" if one.expires_at is None else f"{one.expires_at}{' (over)' if one.expires_at <= now else ''}",
+        ]
+        for one in found
+    ]
+    return lines(columns, rows, screen)
 
 
 @access.command()
