@@ -57,7 +57,7 @@ async def decoded(request: Request, kind: type[T]) -> T:
 
 def answer(content: object, status: int = 200) -> Response:
     """Write an answer."""
-    return Response(encode(content), status, {"Cache-Control": "no-store"}, media_type="application/json")
+    return Response(encode(content), status, media_type="application/json")
 
 
 def number(request: Request, name: str, default: float, most: float) -> float:

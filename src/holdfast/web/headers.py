@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.stores.http.wire import NOW_HEADER
+from holdfast.web.sharing import Shared
 
 #: Set where an answer does not say otherwise. Nothing here is a page, nor for caches, nor for frames of others.
 SAFE = (
@@ -18,12 +20,13 @@ SAFE = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NOW = NOW_HEADER.lower().encode()
+#: By what an answer says itself: most say the same.
+_missing = lru_cache(64)(lambda said: tuple(one for one in SAFE if one[0] not in said))
 
 
 def safely(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Add what is missing."""
-    said = {name for name, _ in headers}
-    return [*headers, *(one for one in SAFE if one[0] not in said)]
+    return [*headers, *_missing(tuple(name for name, _ in headers))]
 
 
 class Headed:
@@ -31,7 +34,7 @@ class Headed:
 
     def __init__(self, app: ASGIApp, now: Callable[[], str]) -> None:
         self._app = app
-        self._now = now
+        self._now = Shared(now)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with them."""

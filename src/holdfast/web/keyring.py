@@ -8,13 +8,11 @@ one look. The order of a look: what the file is, then what it holds; whoever wri
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from holdfast.clock import Clock, SystemClock
@@ -22,6 +20,7 @@ from holdfast.errors import HoldfastError, Unauthorized
 from holdfast.model.access import Access
 from holdfast.model.times import stamp
 from holdfast.stores import accessfile
+from holdfast.web.sharing import Shared
 
 log = logging.getLogger("holdfast.serve")
 
@@ -39,23 +38,16 @@ class Keyring:
         self._file = file
         self._clock = clock or SystemClock()
         self._print: _Print | None = None
-        #: The file was looked at in this turn of the event loop.
-        self._is_fresh = False
         self._accesses = tuple(accesses)
+        # Each look gives the interpreter away to the thread that commits: a hundred requests waited a hundred times.
+        self._looked = Shared(self._look)
         if file is not None:
             self._print = _print_of(file)
             self._accesses = tuple(accessfile.read(file))
 
     def all(self) -> Sequence[Access]:
         """Give all there are now, expired ones too."""
-        if self._file is not None and not self._is_fresh:
-            self._look(self._file)
-            with suppress(RuntimeError):  # outside of a loop everybody looks
-                # Before anything that arrives from now on is read: who shares a look had asked before it. Each look
-                # lets the thread that commits take the interpreter, so that a hundred requests waited a hundred times.
-                asyncio.get_running_loop().call_soon(self._age)
-                self._is_fresh = True
-        return self._accesses
+        return self._looked()
 
     def find(self, shown: str) -> Access:
         """Give what a shown token stands for. Raises Unauthorized. Takes as long whichever it is, and if it is none."""
@@ -77,13 +69,15 @@ class Keyring:
         """Tell whether what was found once would be found again."""
         return access in self.all() and not self._is_over(access)
 
-    def _age(self) -> None:
-        self._is_fresh = False
-
     def _is_over(self, access: Access) -> bool:
         return access.expires_at is not None and access.expires_at <= stamp(self._clock.now())
 
-    def _look(self, file: Path) -> None:
+    def _look(self) -> Sequence[Access]:
+        if self._file is not None:
+            self._read_again(self._file)
+        return self._accesses
+
+    def _read_again(self, file: Path) -> None:
         try:
             found = _print_of(file)
             if found == self._print:
