@@ -386,6 +386,48 @@ def test_many_workflows_share_commits(app):
     assert {type(app.end(f"w{number}")) for number in range(60)} == {kinds.OrchestrationCompleted}
 
 
+def test_turns_that_end_make_room_for_others_in_the_same_commit(app):
+    commits = []
+
+    @app.workflow
+    async def flow() -> int:
+        return 1
+
+    for number in range(20):
+        app.start(flow, instance=f"w{number}")
+    app.hf.engine.told = lambda one: commits.append({type(event).__name__ for event in one.events})
+    assert app.settle(turns=1).turns.committed == 20
+    # Only the first had to be asked for before any had ended.
+    assert sum("TurnLocked" in written and "TurnCommitted" not in written for written in commits) == 1
+
+
+def test_a_turn_that_takes_long_holds_up_no_other(app):
+    inside, goes_on = threading.Event(), threading.Lock()
+    goes_on.acquire()
+
+    @app.workflow
+    async def long() -> bool:
+        inside.set()
+        return goes_on.acquire(timeout=LONG)
+
+    @app.workflow
+    async def flow() -> int:
+        for _ in range(3):
+            await face.step(lambda: 1)
+        return 3
+
+    app.start(long, instance="long")
+    app.worker().start()
+    try:
+        assert inside.wait(LONG)
+        app.start(flow)
+        app.wait()
+        assert app.result() == 3
+    finally:
+        goes_on.release()
+    app.wait("long")
+
+
 def test_what_was_decided_is_durable_although_a_step_hangs_in_the_only_thread_and_turns_wait_for_it(app):
     hangs, goes_on = threading.Event(), threading.Event()
     names = [f"w{number}" for number in range(3)]

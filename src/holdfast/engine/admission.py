@@ -6,11 +6,11 @@ command joins its batch: a crash in between leaves a blob that nobody names, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.engine.flowadmission import admitted_ack, admitted_flow
+from holdfast.engine.flowadmission import admitted_ack, admitted_flow, own_delta
 from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
 from holdfast.model.commands import (
     Command,
@@ -33,6 +33,7 @@ from holdfast.model.commands import (
     UseTemplate,
 )
 from holdfast.model.flowcommands import AckTurn
+from holdfast.model.history import Event
 from holdfast.model.orders import FlowOrder
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import (
@@ -65,8 +66,8 @@ class AdmittedAck(AckTurn, frozen=True, kw_only=True, tag="ack_turn"):
     """
 
 
-def admit_own(command: AckTurn, blobs: Blobs) -> AdmittedAck:
-    """Admit what the runtime made of its own structs, whose types need no look.
+def admit_own(command: AckTurn, events: Sequence[Event], blobs: Blobs) -> AdmittedAck:
+    """Admit what the runtime made of its own structs, whose types need no look: a commit, and the events it lacks.
 
     Raises UsageError for what cannot be kept, StoreError if a large payload could not be.
     """
@@ -74,7 +75,7 @@ def admit_own(command: AckTurn, blobs: Blobs) -> AdmittedAck:
     return AdmittedAck(
         token=ack.token,
         execution_id=ack.execution_id,
-        delta=ack.delta,
+        delta=own_delta(events, blobs),
         activities=ack.activities,
         messages=ack.messages,
         metadata=ack.metadata,

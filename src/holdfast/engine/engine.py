@@ -41,6 +41,15 @@ BATCH = 1000
 #: Delayed jobs made ready by one Lease.
 PROMOTED = 500
 
+#: What must be out of the way of those who ask for work: the lane of what may have lapsed, and of what waited.
+_CLEARED: dict[type, tuple[Lane | None, Lane]] = {
+    Lease: (Lane.LEASE, Lane.DELAYED),
+    StartDirect: (Lane.LEASE, Lane.DELAYED),
+    FetchActivity: (Lane.LEASE, Lane.DELAYED),
+    FetchTurn: (Lane.TURN, Lane.MAIL),
+    FetchMore: (None, Lane.MAIL),
+}
+
 
 class _Waiter:
     """Commands of one caller, and the outcomes or the error they ended in."""
@@ -292,12 +301,9 @@ class Engine:
     def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
         if isinstance(command, Refusal):
             return command
-        if isinstance(command, Lease | StartDirect | FetchActivity):
-            self._clear_the_way(turn, Lane.LEASE, Lane.DELAYED)
-        elif isinstance(command, FetchTurn):
-            self._clear_the_way(turn, Lane.TURN, Lane.MAIL)
-        elif isinstance(command, FetchMore):
-            self._clear_the_way(turn, None, Lane.MAIL)
+        lanes = _CLEARED.get(type(command))
+        if lanes is not None:
+            self._clear_the_way(turn, *lanes)
         now = turn.reading.now
         decision = decide(turn.batch, command, now, turn.draws, self.jump)
         if not decision.events:

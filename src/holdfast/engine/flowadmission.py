@@ -114,6 +114,8 @@ def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
 
 def admitted_ack(command: AckTurn, blobs: Blobs) -> AckTurn:
     """Give the commit of a turn with everything worked out. Raises UsageError for what cannot be kept."""
+    if not (command.delta.events or command.activities or command.messages or command.metadata.output != NULL):
+        return command  # as most commits of steps
     return replace(
         command,
         delta=_delta(command.delta, blobs),
@@ -126,7 +128,7 @@ def admitted_ack(command: AckTurn, blobs: Blobs) -> AckTurn:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(decoder: msgspec.json.Decoder[Any], text: msgspec.Raw, field: str) -> Any:
+def _read(decoder: msgspec.json.Decoder[Any], text: bytes | msgspec.Raw, field: str) -> Any:
     if memoryview(text).nbytes > MAX_BYTES:
         size = memoryview(text).nbytes
         raise PayloadTooLarge(f"invalid {field}: {size:,} bytes are more than the {MAX_BYTES:,} that are kept")
@@ -331,10 +333,32 @@ def _delta(delta: Delta, blobs: Blobs) -> Delta:
     if not delta.events:
         return Delta()
     events: list[Event] = [_read(_events, new.event, "history_delta") for new in delta.events]
+    return _told(events, [_encode(event) for event in events], blobs)
+
+
+def own_delta(events: Sequence[Event], blobs: Blobs) -> Delta:
+    """Give what events that the runtime made add to a history. Raises UsageError for what cannot be kept."""
+    return _told(events, [_written(event) for event in events], blobs)
+
+
+def _written(event: Event) -> bytes:
+    """Write down an event, and see that it can be read again."""
+    try:
+        text = _encode(event)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise InvalidValue(f"invalid history_delta: {problem}", field="history_delta") from None
+    _read(_events, text, "history_delta")
+    return text
+
+
+def _told(events: Sequence[Event], texts: Sequence[bytes], blobs: Blobs) -> Delta:
+    """Say what the rules must know of events, whose texts these are."""
     for event in events:
         _in_range(event, "history_delta")
     # Ids that are no ids are refused by the rules, before anything is put beside the records.
-    rows = tuple([NewEvent(event_id=event.event_id, event=kept(_encode(event), blobs)) for event in events])
+    rows = tuple(
+        [NewEvent(event_id=event.event_id, event=kept(text, blobs)) for event, text in zip(events, texts, strict=True)]
+    )
     events = [event for event in events if type(event.kind) in _TELLING]
     if not events:
         return Delta(events=rows)

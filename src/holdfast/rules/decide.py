@@ -65,7 +65,7 @@ from holdfast.model.commands import (
     UpdateWebhook,
     UseTemplate,
 )
-from holdfast.model.flowcommands import FlowCommand
+from holdfast.model.orders import FlowOrder
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
 from holdfast.rules import deliveries, edits, recovery, schedules, templates, webhooks
@@ -120,7 +120,7 @@ Telling = PutWebhook | UpdateWebhook | RotateSecret | DeleteWebhook | EndDeliver
 
 def refusal_of(command: Command) -> Refusal | None:
     """Give the refusal of a command with a value that no state makes right, or None."""
-    return flow_problem_with(command) if isinstance(command, FlowCommand) else problem_with(command)
+    return flow_problem_with(command) if isinstance(command, FlowOrder) else problem_with(command)
 
 
 def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: ClockJump | None = None) -> Decision:
@@ -128,7 +128,7 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
     refusal = refusal_of(command)
     if refusal is not None:
         return answer(refusal)
-    if isinstance(command, FlowCommand):
+    if isinstance(command, FlowOrder):
         decision = decide_flow(state, command, now, draws, jump)
     else:
         decision = _decide(state, command, now, draws, jump)
@@ -186,7 +186,7 @@ def _decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: 
         case ClaimDeliveries():
             return deliveries.decide_claim(state, command, now)
         case _:
-            assert not isinstance(command, FlowCommand)
+            assert not isinstance(command, FlowOrder)
             return _once(state, command, now, draws)
 
 

@@ -44,11 +44,6 @@ class Crew:
             threading.Thread(target=self._serve, name="holdfast-turn", daemon=True).start()
             self._threads += 1
 
-    @property
-    def is_behind(self) -> bool:
-        """Tell whether work waits for a thread."""
-        return not self._waiting.empty()
-
     def write_off(self, ident: int) -> None:
         """Count a thread no longer: what it does may never end."""
         with self._lock:

@@ -23,11 +23,11 @@ from holdfast.errors import HistoryCorrupt, LeaseLost, StoreBusy, StoreError, Un
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
 from holdfast.flows.provider.contents import events_of
-from holdfast.flows.provider.translating import orchestration_item, readable
+from holdfast.flows.provider.translating import ack_command, eventless_ack, orchestration_item, readable
 from holdfast.flows.residents import Residents
 from holdfast.flows.steps import StepCall
 from holdfast.model.flowcommands import AckTurn, AnnounceHandlers, FetchMore, FetchTurn, ParkMessages, RenewTurn
-from holdfast.model.history import Event
+from holdfast.model.history import Event, TurnCommit
 from holdfast.model.instances import HistoryRow, history_key
 from holdfast.model.kinds import OrchestrationStarted
 from holdfast.model.outcomes import Brought, Fetched, LockedTurn, Refusal
@@ -69,8 +69,9 @@ PATIENCE_S = 0.5
 LOOK_AGAIN_S = 0.1
 #: Commands of one cycle.
 MOST = 100
-#: Seconds that what is to be sent waits for turns that are ready to run, so that one commit serves them all.
+#: Seconds that what is to be sent waits for turns that are about to have something, so that one commit serves them all.
 LINGER_S = 0.01
+_OPERATION = "turn"
 _GONE = {LeaseLost.code, UnknownLease.code}
 
 
@@ -98,10 +99,9 @@ class TurnDesk:
         self._playing = Playing(
             definitions,
             engine.store.blobs,
-            engine.new_id,
             self._now_ms,
             may_send=self._may_send,
-            admit=self._admit,
+            command_of=self._command_of,
         )
         self._lock = threading.Lock()
         self._stints: dict[int, Stint] = {}
@@ -111,7 +111,9 @@ class TurnDesk:
         self._numbers = itertools.count()
         #: The pump wakes by then of itself.
         self._awake_by = 0.0
-        #: What is to be sent was held back, for the turns that were ready; once.
+        #: Turns that threads advance or soon will: each may have something to send in a moment.
+        self._coming = 0
+        #: What is to be sent was held back for them; once.
         self._lingers = False
         #: A fetch is worth a try; and as of which event one was in vain although something seemed to be there.
         self._hope = True
@@ -130,11 +132,13 @@ class TurnDesk:
     def errands(self, now: float) -> Sequence[Errand]:
         """Give what is to be sent now; asked again, what is not answered is given again."""
         with self._lock:
-            self._lingers = bool(self._outbox) and not self._lingers and self._crew.is_behind
+            self._lingers = bool(self._outbox) and not self._lingers and self._coming > 0
             errands = [] if self._lingers else list(itertools.islice(self._outbox, MOST))
             for stint in self._stints.values():
                 if stint.is_fetching:
                     self._fetched_nothing(stint)  # the store was busy, and nothing was sent
+                if stint.is_coming and stint.code.is_slow(now - IDLE_S):
+                    self._expect(stint, coming=False)  # a long replay, say: others are not to wait for it
                 if stint.is_gone or stint.is_sending:
                     continue
                 if stint.renew_at <= now and not stint.code.is_late:
@@ -142,7 +146,9 @@ class TurnDesk:
                 if stint.wants_more and stint.is_begun:
                     stint.wants_more, stint.is_fetching = False, True
                     errands.append(Errand("more", FetchMore(token=stint.token), stint))
-            room = self._room() if self._hope else 0
+            # Those that end with this commit make room for others in the same.
+            ending = sum(errand.is_last for errand in errands)
+            room = self._room(ending) if self._hope and not self._lingers else 0
         if room:
             fetch = FetchTurn(lock_s=LOCK_S, n=room, session_id=self._engine.session_id)
             errands.append(Errand("fetch", fetch))
@@ -293,7 +299,7 @@ class TurnDesk:
         """Give when `enforce` or `errands` has something to do. Whoever makes that earlier pokes the pump."""
         with self._lock:
             times = [self._mail_at if self._room() or self._stints else NEVER]
-            if self._lingers:
+            if self._lingers or self._coming:
                 times.append(self.now() + LINGER_S)
             if self._timers:
                 times.append(self._timers[0][0])
@@ -324,11 +330,11 @@ class TurnDesk:
         """Tell whether no turn is under way, and nothing is to be sent."""
         return not self._stints and not self._outbox
 
-    def _room(self) -> int:
+    def _room(self, ending: int = 0) -> int:
         if self._is_draining:
             return 0
         limit = self._size * (AHEAD if self._mean_s < IDLE_S else 1)
-        return max(0, min(MOST, limit - len(self._stints)))
+        return max(0, min(MOST, limit - len(self._stints) + ending))
 
     # --- for the pump: the end ----------------------------------------------------------------------------------------
 
@@ -367,8 +373,20 @@ class TurnDesk:
         try:
             self._crew.put(lambda: self._advance(stint))
             stint.is_taken = True
+            self._expect(stint, coming=True)
         except RuntimeError as problem:  # the system has no thread left; it may have one when it is tried again
             self._send_back(stint, f"the turn could not be started: {problem}", counted=False, delay_s=BROKEN_S)
+
+    def _expect(self, stint: Stint, *, coming: bool) -> None:
+        """Note whether a stint may have something to send in a moment; after the last one what waits for it is sent.
+
+        The lock is held.
+        """
+        if stint.is_coming is not coming:
+            stint.is_coming = coming
+            self._coming += 1 if coming else -1
+            if self._outbox and not self._coming:
+                self._poke()
 
     def _fetched_nothing(self, stint: Stint) -> None:
         stint.is_fetching, stint.wants_more = False, True
@@ -382,17 +400,18 @@ class TurnDesk:
             stint.is_sending = True
             return True
 
-    def _admit(self, ack: AckTurn) -> AckTurn:
+    def _command_of(self, stint: Stint, commit: TurnCommit, hold_s: float | None, *, keep: bool) -> AckTurn:
         """Admit a commit here, in the thread that ran the turn; where another process decides, that one does."""
-        if not self._engine.is_authority:
-            return ack
-        try:
-            return admit_own(ack, self._engine.store.blobs)
-        except StoreError:
-            return ack  # the pump meets the same trouble, and knows what to do
+        engine = self._engine
+        if engine.is_authority:
+            with suppress(StoreError):  # the pump meets the same trouble, and knows what to do
+                ack = eventless_ack(_OPERATION, stint.token, commit, engine.new_id, hold_s, keep=keep)
+                return admit_own(ack, commit.history_delta, engine.store.blobs)
+        return ack_command(_OPERATION, stint.token, commit, engine.new_id, hold_s, keep=keep)
 
     def _end(self, stint: Stint) -> None:
         stint.is_gone = True
+        self._expect(stint, coming=False)
         self._stints.pop(stint.token, None)
 
     def _send_back(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> None:
@@ -442,8 +461,10 @@ class TurnDesk:
                 stint.inbox.clear()
                 if stint.is_gone or not inputs:
                     stint.is_taken = False
+                    self._expect(stint, coming=False)
                     is_dropped = stint.is_dropped
                     break
+                self._expect(stint, coming=True)
                 stint.is_begun = True
                 stint.idle_at = NEVER
             step = self._play(stint, inputs)
@@ -457,6 +478,7 @@ class TurnDesk:
         """Run a step in this thread; tell whether this thread goes on with the stint, and nobody else does."""
         with self._lock:
             stint.is_taken, stint.inline = False, threading.get_ident()
+            self._expect(stint, coming=False)
             if stint.inbox:
                 self._take(stint)
         step.run_here()
@@ -511,7 +533,6 @@ class TurnDesk:
         with self._lock:
             if stint.is_gone:
                 return None
-            was_empty = not self._outbox
             if stint.unreadable:
                 park = ParkMessages(token=stint.token, messages=stint.unreadable)
                 self._outbox.append(Errand("park", park, stint))
@@ -521,11 +542,14 @@ class TurnDesk:
             elif wanted.abandon is not None:
                 stint.is_sending = True
                 self._outbox.append(Errand("abandon", wanted.abandon, stint, wanted.is_last))
-        if wanted.ack is not None or wanted.abandon is not None:
+            is_sending = wanted.ack is not None or wanted.abandon is not None
+            if is_sending:
+                self._expect(stint, coming=False)
+                if len(self._outbox) == 1:
+                    self._alarm(self.now() + LINGER_S)  # whoever comes last may take longer
+        if is_sending:
             if wanted.is_last and wanted.resident is None:
                 _let_go(stint)
-            if was_empty or not self._crew.is_behind:
-                self._poke()  # else whoever comes after the last that waits does
             return None
         return self._begin_steps(stint, wanted.steps)
 

@@ -45,6 +45,11 @@ class Code:
                 _swallow()
         return not self.is_late
 
+    def is_slow(self, before: float) -> bool:
+        """Tell whether a thread is inside since before a time."""
+        since = self.since
+        return since is not None and since < before
+
     def break_off(self, ident: int | None = None) -> tuple[int, str]:
         """Raise TurnTimeout in the thread that is inside, or in `ident` that works for it; give which, and where."""
         raised = self._raised = threading.Event()

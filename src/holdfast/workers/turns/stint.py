@@ -14,7 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -22,7 +22,7 @@ from holdfast.flows.beginning import beginning, has_ended
 from holdfast.flows.definitions import Definition, Definitions
 from holdfast.flows.ending import keeping, poison
 from holdfast.flows.execution import Execution
-from holdfast.flows.provider.translating import ack_command, readable
+from holdfast.flows.provider.translating import readable
 from holdfast.flows.steps import StepCall
 from holdfast.flows.turn import Turn
 from holdfast.model.flowcommands import AbandonTurn, AckTurn
@@ -47,7 +47,6 @@ BROKEN_S = 1.0
 #: Shortest and longest time between two tries of what no worker has code for, seconds.
 PATIENCE_S = (1.0, 60.0)
 _NEVER = float("inf")
-_OPERATION = "turn"
 
 
 class Ready(NamedTuple):
@@ -102,6 +101,8 @@ class Stint:
     inbox: deque[Input] = field(default_factory=deque)
     #: A thread advances it, or will.
     is_taken: bool = False
+    #: It may have something to send in a moment: it is taken, and has neither sent nor begun a step since.
+    is_coming: bool = False
     #: The thread that runs a step of it, and takes the outcome on by itself; 0: none.
     inline: int = 0
     #: A thread has begun.
@@ -159,6 +160,14 @@ class Outcome(NamedTuple):
     resident: Execution | None = None
 
 
+class Commanding(Protocol):
+    """Gives the command that commits what a turn decided, and holds the lock so many seconds or to the end it has."""
+
+    def __call__(self, stint: Stint, commit: TurnCommit, hold_s: float | None, *, keep: bool) -> AckTurn:
+        """Raise UsageError for what cannot be kept."""
+        ...
+
+
 class Playing:
     """Advances stints. Knows definitions and how texts are read; sends nothing."""
 
@@ -166,18 +175,16 @@ class Playing:
         self,
         definitions: Definitions,
         blobs: Blobs,
-        new_id: Callable[[], str],
         now_ms: Callable[[], int],
         *,
         may_send: Callable[[Stint], bool],
-        admit: Callable[[AckTurn], AckTurn],
+        command_of: Commanding,
     ) -> None:
-        """Ask `may_send` before anything is taken out of a turn to be committed; `admit` what was."""
+        """Ask `may_send` before anything is taken out of a turn to be committed; `command_of` gives what commits it."""
         self._may_send = may_send
-        self._admit = admit
+        self._command_of = command_of
         self._definitions = definitions
         self._blobs = blobs
-        self._new_id = new_id
         self._now_ms = now_ms
         #: The worker ends: turns are handed over at the next commit.
         self.is_draining = False
@@ -273,7 +280,7 @@ class Playing:
         return Outcome(steps=turn.take_steps(), stopped=stopped)
 
     def _ack(self, stint: Stint, commit: TurnCommit, hold: float | None = None, *, keep: bool = False) -> AckTurn:
-        return self._admit(ack_command(_OPERATION, stint.token, commit, self._new_id, hold, keep=keep))
+        return self._command_of(stint, commit, hold, keep=keep)
 
     def _abandon(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> Outcome:
         return Outcome(abandon=abandon(stint, reason, counted=counted, delay_s=delay_s), is_last=True)
