@@ -144,11 +144,9 @@ OF_FLOWS = frozenset(
 #: Times, and nothing of what they belong to.
 OF_TIMES = frozenset({"next_due"})
 #: Of everything there is; each that is found says where it belongs, and what lies elsewhere is left out.
-SIEVED = frozenset({"all", "counts", "ids_with_prefix"})
+SIEVED = frozenset({"all", "counts", "due", "ids_with_prefix"})
 #: Of everything there is, for who keeps the store.
-OF_ALL = frozenset(
-    {"beside", "due", "ended_queues", "granted_by", "live_groups", "local_leases", "local_turns", "unfollowed"}
-)
+OF_ALL = frozenset({"beside", "ended_queues", "granted_by", "live_groups", "local_leases", "local_turns", "unfollowed"})
 #: What a worker must see to do its work: when something is due, whether its jobs are still its own, and histories.
 WORKER_SEES = frozenset(
     {
