@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
+import re
 import socket
+import struct
+import subprocess
+import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 import httpx2
 import msgspec
@@ -49,8 +56,8 @@ def store(coordinator):
     opened.close()
 
 
-def enqueue(store, first, count):
-    told = {"words": WORDS * 3}
+def enqueue(store, first, count, words=WORDS * 3):
+    told = {"words": words}
     store.decide([Enqueue(jobs=(new_job(f"{n:04}", params=told),)) for n in range(first, first + count)])
 
 
@@ -167,22 +174,27 @@ def test_pages_are_bounded_by_their_bytes_and_lead_on(coordinator, store, monkey
     assert [entry.seq for entry in store.feed(0)] == list(range(1, 41))
 
 
+def unread(url):
+    """Ask for a stream, with as little room for it here as the system gives; when closed it is thrown away."""
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    slow.settimeout(LONG)
+    host, _, port = url.removeprefix("http://").partition(":")
+    slow.connect((host, int(port)))
+    slow.sendall(b"GET /api/v1/feed HTTP/1.1\r\nHost: %s:%s\r\n\r\n" % (host.encode(), port.encode()))
+    return slow
+
+
 def test_streams_that_nobody_reads_are_not_read_ahead_for_and_hold_little(coordinator, store):
     # As little room on the way as the system gives.
     coordinator._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     long = {"text": "x" * 1_000}
     store.decide([Enqueue(jobs=(new_job(f"{n:04}", params=long),)) for n in range(400)])
     streams, told = 20, []
-    host, _, port = coordinator.url.removeprefix("http://").partition(":")
     with listening("feed.told", lambda: told.append(1)), ExitStack() as stack:
         for _ in range(streams):
-            slow = stack.enter_context(socket.socket())
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            slow.settimeout(LONG)
-            slow.connect((host, int(port)))
-            slow.sendall(b"GET /api/v1/feed HTTP/1.1\r\nHost: %s:%s\r\n\r\n" % (host.encode(), port.encode()))
-            assert slow.recv(100).startswith(b"HTTP/1.1 200")
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            assert stack.enter_context(unread(coordinator.url)).recv(100).startswith(b"HTTP/1.1 200")
         held = []
         while sum(size > 0 for size in held) < streams:  # until all of them stand still
             # Others are served meanwhile, and read all that there is.
@@ -191,6 +203,38 @@ def test_streams_that_nobody_reads_are_not_read_ahead_for_and_hold_little(coordi
     # What a connection may hold, and one more piece. Of 400 KB each, a few went into what the system holds.
     assert max(held) <= HELD + pages.PIECE_BYTES + 2_000
     assert len(told) * pages.PIECE_BYTES < streams * (HELD + 50_000)
+
+
+@pytest.mark.skipif(os.environ.get("HOLDFAST_SOAK") != "1", reason="a thousand streams are a long form")
+def test_a_thousand_streams_that_nobody_reads_take_less_than_40_kilobytes_each(tmp_path):
+    """Of a process of its own, in bytes that are resident. Most of it is what an idle connection costs."""
+    program = Path(sys.executable).with_name("holdfast")
+    words = ["serve", "--store", f"wal:{tmp_path / 'jobs'}", "--port", "0", "--limit", "long_polls_each=1000"]
+    env = {**os.environ, "HOLDFAST_STATE_DIR": str(tmp_path / "state")}
+    with subprocess.Popen([program, *words], env=env, stderr=subprocess.PIPE, text=True) as serve, ExitStack() as stack:
+        stack.callback(serve.terminate)
+        url = re.search(r"http://127\.0\.0\.1:\d+", serve.stderr.readline()).group()
+        store = stack.enter_context(closing(HttpStore.open(url)))
+        for first in range(0, 3_000, 100):
+            enqueue(store, first, 100, "x" * 2_000)
+
+        def resident():
+            pages_of_it = Path(f"/proc/{serve.pid}/statm").read_text(encoding="ascii").split()[1]
+            return int(pages_of_it) * os.sysconf("SC_PAGE_SIZE")
+
+        def grown(streams):
+            before = resident()
+            for _ in range(streams):
+                stack.enter_context(unread(url))
+            last = -1
+            while last != (last := resident()):  # until nothing moves any more
+                threading.Event().wait(2)
+            return last - before
+
+        grown(20)  # whatever is made only once
+        each = grown(900) / 900
+    print(f"{each / 1024:.1f} KB a stream")
+    assert each < 40_000
 
 
 def test_an_application_reads_the_feed_once_and_in_order_whatever_happens_to_the_line(coordinator, store, monkeypatch):
@@ -248,3 +292,18 @@ def test_what_is_no_number_of_an_event_is_refused_to_who_resumes(tmp_path, kind)
 def test_the_head_of_a_stream_ends_at_once(coordinator):
     answer = httpx2.head(f"{coordinator.url}/api/v1/feed", timeout=LONG)
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, feeding.STREAM)
+
+
+def test_a_stream_that_is_read_fast_lets_others_have_their_turn(coordinator, store):
+    """Many pieces that are at hand are not told in one go: whoever comes is heard in between."""
+    enqueue(store, 0, 200, "x" * 1_000)
+    told, others = [], []
+
+    def tell():
+        told.append(1)
+        asyncio.get_running_loop().call_soon(lambda: others.append(len(told)))
+
+    with listening("feed.told", tell):
+        Reader(coordinator.url).read(lambda reader: len(reader.events) == 200)
+    assert len(told) > 20
+    assert others[: len(told) - 1] == list(range(1, len(told)))

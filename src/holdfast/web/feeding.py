@@ -6,6 +6,7 @@ sent. What was pruned is said by the status 410, and a stream that falls behind 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
@@ -39,7 +40,7 @@ async def get_feed(request: Request) -> Response:
     # The first of it is read before anything is answered: what was pruned is said by a status.
     try:
         if "application/json" in request.headers.get("accept", ""):
-            return answer(await coordinator.in_thread(lambda: pages.read(after)))
+            return answer(await coordinator.in_thread(lambda: pages.whole(after)))
         piece = await coordinator.in_thread(lambda: pages.first(after))
     except InvalidValue as pruned:
         return response_to(pruned, HTTPStatus.GONE)
@@ -69,8 +70,11 @@ async def _stream(coordinator: Coordinator, piece: Piece) -> AsyncIterator[bytes
             if bell.is_closed:
                 return
             yield b": still here\n\n"
+        # Not before the last piece was taken: whoever does not read holds that one, and his place. Somebody else's turn
+        # comes in between, and be it who tells that this one has gone.
+        await asyncio.sleep(0)
+        known = pages.known(piece.last)
         try:
-            # Not before the last piece was taken: whoever does not read holds that one, and his place.
-            piece = await coordinator.in_thread(partial(pages.next, piece.last))
+            piece = await coordinator.in_thread(partial(pages.next, piece.last)) if known is None else known
         except InvalidValue:  # pruned meanwhile
             return

@@ -17,8 +17,8 @@ import msgspec
 from holdfast.stores.http.wire import MOST_ENTRIES, FeedPage, encode
 from holdfast.stores.protocol import Entry
 
-#: Bytes of a page, and of the piece of a stream, beyond the first entry of each.
-PAGE_BYTES, PIECE_BYTES = 1 << 20, 8 << 10
+#: Bytes of a page that is asked for, of one that streams share, and of a piece, beyond the first entry of each.
+PAGE_BYTES, SHARED_BYTES, PIECE_BYTES = 1 << 20, 256 << 10, 4 << 10
 #: Pages that are kept for streams.
 KEPT = 8
 
@@ -48,9 +48,13 @@ class _Kept(NamedTuple):
         """Tell whether it says what comes after an event."""
         return self.after <= after < self.seqs[-1]
 
+    def piece(self, after: int) -> Piece:
+        """Give what it says first after an event."""
+        return _piece(self.page, bisect_right(self.seqs, after), after)
+
 
 class Pages:
-    """The feed of one store, in pages. For any thread; blocks."""
+    """The feed of one store, in pages. For any thread; blocks where it does not say otherwise."""
 
     def __init__(self, feed: Callable[[int], Iterator[Entry]]) -> None:
         """Read by `feed`, which walks the events above a number."""
@@ -59,9 +63,11 @@ class Pages:
         #: Those that were used last are last.
         self._kept: list[_Kept] = []
 
-    def read(self, after: int, most: int | None = None) -> FeedPage:
-        """Read a page of `most` bytes, or as many as a page has, from the store. Raises InvalidValue if it is gone."""
-        most = PAGE_BYTES if most is None else most
+    def whole(self, after: int) -> FeedPage:
+        """Give a page for who asks for one. Raises InvalidValue if the store no longer has it."""
+        return self._read(after, PAGE_BYTES)
+
+    def _read(self, after: int, most: int) -> FeedPage:
         entries: list[Entry] = []
         size = 0
         for entry in self._feed(after):
@@ -72,22 +78,31 @@ class Pages:
         return FeedPage(entries=entries)
 
     def first(self, after: int) -> Piece:
-        """Give the piece a stream begins with, from the store: what it no longer has is gone for who begins there."""
-        return _piece(self.read(after, PIECE_BYTES), 0, after)
+        """Give the piece a stream begins with, from the store, whatever is kept. Raises as `whole` does."""
+        return _piece(self._read(after, PIECE_BYTES), 0, after)
+
+    def known(self, after: int) -> Piece | None:
+        """Give the piece with which a stream goes on, if its page is kept. Does not block."""
+        with self._lock:
+            found = next((one for one in reversed(self._kept) if one.has(after)), None)
+            if found is not None:
+                self._keep(found)
+        return None if found is None else found.piece(after)
 
     def next(self, after: int) -> Piece:
         """Give the piece with which a stream goes on."""
+        page = self._read(after, SHARED_BYTES)
+        if not page.entries:
+            return Piece(b"", after, more=False)
+        found = _Kept(after, [entry.seq for entry in page.entries], page)
         with self._lock:
-            known = next((one for one in reversed(self._kept) if one.has(after)), None)
-        if known is None:
-            page = self.read(after)
-            if not page.entries:
-                return Piece(b"", after, more=False)
-            known = _Kept(after, [entry.seq for entry in page.entries], page)
-        with self._lock:
-            others = [one for one in self._kept if one is not known]
-            self._kept = [*others[-(KEPT - 1) :], known]
-        return _piece(known.page, bisect_right(known.seqs, after), after)
+            self._keep(found)
+        return found.piece(after)
+
+    def _keep(self, page: _Kept) -> None:
+        """Keep a page as the one that was used last. The lock is held."""
+        others = [one for one in self._kept if one.after != page.after]
+        self._kept = [*others[-(KEPT - 1) :], page]
 
 
 def _piece(page: FeedPage, at: int, after: int) -> Piece:

@@ -27,7 +27,7 @@ from holdfast.web.problems import response_to
 #: Requests of one connection that may wait behind the one that is being answered.
 AHEAD = 16
 #: Bytes that wait to be fetched before writing pauses: a thousand streams that nobody reads must not hold much.
-HELD = 16 << 10
+HELD = 4 << 10
 #: What the parser says of a version it has not read yet, and those it reads on with.
 _READABLE = frozenset({"0.0", "0.9", "1.0", "1.1"})
 
