@@ -147,6 +147,8 @@ OF_TIMES = frozenset({"next_due"})
 SIEVED = frozenset({"all", "counts", "due", "ids_with_prefix"})
 #: Of everything there is, for who keeps the store.
 OF_ALL = frozenset({"beside", "ended_queues", "granted_by", "live_groups", "local_leases", "local_turns", "unfollowed"})
+#: Asked by anybody: what is found tells where it belongs.
+_ANYWHERE = OF_THING | OF_TIMES | SIEVED
 #: What a worker must see to do its work: when something is due, whether its jobs are still its own, and histories.
 WORKER_SEES = frozenset(
     {
@@ -178,7 +180,7 @@ def sight_of(access: Access, look: str, given: Given) -> Sight:
 
 def _is_asked_within(access: Access, look: str, given: Given) -> bool:
     """Tell whether a look-up, by what is given with it, may stay within their namespaces."""
-    if access.namespaces is None or look in OF_THING | OF_TIMES | SIEVED:
+    if access.namespaces is None or look in _ANYWHERE:
         return True
     if look in OF_NAMESPACE:
         return given.get("namespace", getattr(given.get("query"), "namespace", None)) in access.namespaces

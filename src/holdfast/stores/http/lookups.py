@@ -18,7 +18,7 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.records import TABLES, Record
 from holdfast.model.webhooks import Webhook
-from holdfast.stores.http.judging import demand_sense
+from holdfast.stores.http.judging import demand_number, judge_of
 from holdfast.stores.http.wire import PAGE, Look, Seen, encode
 from holdfast.stores.protocol import View
 
@@ -74,8 +74,10 @@ class LookUp(NamedTuple):
         except msgspec.DecodeError as problem:
             raise InvalidValue(f"{self.name}: {problem}. Nothing was looked up.", field="given") from problem
         given = {name: getattr(arguments, name) for name in self.arguments.__struct_fields__}
-        demand_sense(arguments, None, "given")
-        demand_sense(look.skip, int, "skip")
+        judge = judge_of(self.arguments)
+        if judge is not None:
+            judge(arguments, "given")
+        demand_number(look.skip, "skip")
         for name, kinds in self.kinds.items():
             if given[name] not in kinds:
                 raise InvalidValue(f"{self.name}: there is no table {given[name]!r:.80} of these.", field=name)
