@@ -29,7 +29,9 @@ from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Asked, Gathering
 from holdfast.web.keeping import Keeper
+from holdfast.web.limits import Limits
 from holdfast.web.line import Line
+from holdfast.web.muster import Muster
 from holdfast.web.pages import Pages
 
 log = logging.getLogger("holdfast.serve")
@@ -55,6 +57,7 @@ class Coordinator:
         *,
         keeps: bool = True,
         webhook_allow: Sequence[str] = (),
+        limits: Limits | None = None,
     ) -> None:
         """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop.
 
@@ -64,6 +67,8 @@ class Coordinator:
         self._keeps = keeps
         #: Networks beside the public ones that webhooks may lie in.
         self.webhook_allow = webhook_allow
+        self.limits = limits or Limits()
+        self.muster = Muster(engine.store.workers, self.limits.workers)
         #: What recovery did before, if it is known.
         self.recovered: Report | None = None
         #: Why it answers nothing any more.

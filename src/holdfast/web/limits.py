@@ -26,6 +26,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     #: Requests that wait for something to happen, streams among them: altogether, and of one access token.
     long_polls: _Count = 1000
     long_polls_each: _Count = 64
+    #: Workers that are remembered; one more, and the one that was silent for longest is forgotten. What one says of
+    #: itself.
+    workers: _Count = 5000
+    note: _Count = 256 << 10
     #: Requests a second of one access token; as many may come at once after a pause. Whoever needs none has no limit.
     rate: _Amount = 200.0
     #: For a whole request and its answer. Of blobs and streams: for the next piece.

@@ -82,7 +82,9 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.coordinator = coordinator = Coordinator(engine, failed, keeps=keeps, webhook_allow=webhook_allow)
+        app.state.coordinator = coordinator = Coordinator(
+            engine, failed, keeps=keeps, webhook_allow=webhook_allow, limits=door.limits
+        )
         await coordinator.start()
         try:
             yield

@@ -16,7 +16,7 @@ from holdfast.model.logs import LogLine
 from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
 from holdfast.rules.seeing import may_hear, may_speak
-from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines
+from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines, encode
 from holdfast.web.bodies import answer, decoded, number
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
@@ -31,7 +31,9 @@ async def post_heartbeat(request: Request) -> Response:
     if beat.worker is not None and beat.worker.worker_id != worker_id:
         raise InvalidValue("worker: it is another one than the path names. Nothing was done.", field="worker")
     coordinator = coordinator_of(request)
-    engine = coordinator.engine
+    engine, muster = coordinator.engine, coordinator.muster
+    if beat.worker is not None and (size := len(encode(beat.worker))) > coordinator.limits.note:
+        raise PayloadTooLarge(f"worker: it says {size:,} bytes of itself. Nothing was done.", field="worker")
     extensions = [Extend(job_id=one.job_id, token=one.token, lease_s=one.lease_s) for one in beat.leases]
     outcomes = await coordinator.decide(access_of(request), extensions) if extensions else []
 
@@ -41,7 +43,9 @@ async def post_heartbeat(request: Request) -> Response:
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
             now = engine.look().now
-            engine.store.workers.note(msgspec.structs.replace(beat.worker, last_seen=now, session_id=None))
+            muster.note(msgspec.structs.replace(beat.worker, last_seen=now, session_id=None))
+        else:
+            muster.stir(worker_id)
         return engine.store.workers.wish(worker_id)
 
     return answer(Beat(outcomes=outcomes, wish=await coordinator.in_thread(tell)))
@@ -51,7 +55,7 @@ async def delete_worker(request: Request) -> Response:
     """Take a worker off the roster; its leases stay until they are released."""
     _demand(may_work(access_of(request)), request)
     coordinator = coordinator_of(request)
-    await coordinator.in_thread(lambda: coordinator.engine.store.workers.drop(request.path_params["worker"]))
+    await coordinator.in_thread(lambda: coordinator.muster.drop(request.path_params["worker"]))
     return Response(status_code=204)
 
 
