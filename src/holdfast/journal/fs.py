@@ -18,6 +18,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -455,17 +456,24 @@ def filesystem_kind(path: str | os.PathLike[str], mounts: str | None = None) -> 
             return "unknown"
     asked = f"{os.path.realpath(path)}/"
     kind, depth = "unknown", 0
+    for point, found in _mounted(mounts):
+        # Of those above it the longest is the nearest; of equal ones the later, which was mounted over the earlier.
+        if len(point) >= depth and asked.startswith(point):
+            kind, depth = found, len(point)
+    return kind
+
+
+@lru_cache(maxsize=1)  # the text seldom changes, and every opening of a store asks
+def _mounted(mounts: str) -> list[tuple[str, str]]:
+    """Give the mount points of a mountinfo, each with a slash at its end, and the kinds of what is mounted there."""
+    mounted: list[tuple[str, str]] = []
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         # The fifth field is the mount point, with blanks and backslashes as octal; after the dash comes the kind.
         fields = before.split(" ")
-        if len(fields) < 5 or not after:
-            continue
-        point = f"{_unescape(fields[4]).rstrip('/')}/"
-        # Of those above it the longest is the nearest; of equal ones the later, which was mounted over the earlier.
-        if len(point) >= depth and asked.startswith(point):
-            kind, depth = after.split(" ")[0], len(point)
-    return kind
+        if len(fields) >= 5 and after:
+            mounted.append((f"{_unescape(fields[4]).rstrip('/')}/", after.split(" ")[0]))
+    return mounted
 
 
 def _unescape(text: str) -> str:

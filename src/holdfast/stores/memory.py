@@ -79,7 +79,8 @@ class MemoryStore:
             entries = [entry for entry in self._entries if entry.seq > after]
             first = entries[0].seq if entries else self._tables.seq + 1
             if first > after + 1:
-                raise InvalidValue(f"after: events up to {after + 1} have been forgotten.", field="after")
+                gone = first - 1
+                raise InvalidValue(f"after: events up to {gone} have been forgotten.", field="after", trimmed=gone)
         return iter(entries)
 
     def wait(self, after: int, timeout: float | None) -> bool:
