@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -189,3 +190,32 @@ def test_a_second_signal_ends_it_at_once_and_loses_nothing(tmp_path):
     reopened = open_store(f"wal:{tmp_path / 'jobs'}")
     assert [entry for entry in reopened.feed(0) if b'"kept"' in bytes(entry.event)]
     reopened.close()
+
+
+RECOVERS_FOR_EVER = """
+import os, sys, threading
+from holdfast.points import listening
+from holdfast.web.serving import Listening, Serving
+
+def hold():
+    os.write(1, serving.url.encode() + b"\\n")
+    threading.Event().wait()
+
+serving = Serving(sys.argv[1], Listening(port=0))
+with listening("serve.opening", hold):
+    serving.run()
+"""
+
+
+def test_a_signal_during_recovery_waits_for_its_end_and_the_second_one_does_not(tmp_path):
+    command = [sys.executable, "-c", RECOVERS_FOR_EVER, f"wal:{tmp_path / 'jobs'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().strip()
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        with suppress(OSError):  # the first one was heard: nobody is let in any more
+            while True:
+                dial(url).close()
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM

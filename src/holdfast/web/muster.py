@@ -1,7 +1,7 @@
-"""Who has shown himself to a coordinator, in the order it was heard of them: no more than so many.
+"""Who has shown itself to a coordinator, in the order it was heard of them: no more than so many.
 
-Whoever may work may name himself as he likes, and as often; the roster must not grow with it. One more, and the one that
-has been silent for longest is forgotten. It is soft, as the roster is: whoever was forgotten is back with his next note.
+Whoever may work may name itself as it likes, and as often; the roster must not grow with it. One more, and the one
+that has been silent for longest is forgotten. Soft, as the roster is: whoever was forgotten is back with its next note.
 """
 
 from __future__ import annotations
