@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import re
 
 import pytest
 from coordinators import running
 from rawhttp import dial, head, hear, say
+from uvicorn.server import ServerState
 
 from holdfast.stores.http.wire import Commands, encode
-from holdfast.web.protocol import AHEAD
+from holdfast.web.connections import Connections
+from holdfast.web.protocol import AHEAD, Conversation
 
 COMMANDS = "/api/v1/commands"
 NEXT = head("/readyz")
@@ -210,3 +214,84 @@ def test_a_head_alone_is_answered_by_a_head_alone(url):
 def test_spaces_around_a_value_are_none_of_it(url):
     assert say(url, head(host=" localhost \t ", Authorization="  Bearer nobody's  ")).status == 401
     assert say(url, head(host=" localhost \t ", Connection="close ")).status == 200
+
+
+# --- whatever arrives -------------------------------------------------------------------------------------------------
+
+
+class Transport:
+    def __init__(self):
+        self.is_closed = False
+
+    def get_extra_info(self, _name, default=None):
+        return default
+
+    def set_write_buffer_limits(self, _most):
+        pass
+
+    def write(self, _part):
+        assert not self.is_closed
+
+    def close(self):
+        self.is_closed = True
+
+    def pause_reading(self):
+        pass
+
+    resume_reading = pause_reading
+
+
+async def echo(_scope, receive, send):
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message["body"]), message["more_body"]
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(b"%d" % size))]}
+    )
+    await send({"type": "http.response.body", "body": b"%d" % size})
+
+
+def garbled(chance):
+    """Give some requests with a few slips in them."""
+    whole = [
+        NEXT,
+        post("Content-Length: 5", b"hello"),
+        CHUNKED + b"5\r\nhello\r\n0\r\nX: y\r\n\r\n",
+        head(version="1.0"),
+    ]
+    whole += [head(Connection="Upgrade", Upgrade="h2c"), head(Expect="100-continue"), head(Connection="close")]
+    sent = bytearray(b"".join(chance.choices(whole, k=chance.randint(1, 2 * AHEAD))))
+    for _ in range(chance.randint(0, 3)):
+        at = chance.randrange(len(sent) - 20)
+        slip = chance.choice((b"\r\n", b"\n", b" ", b"\0", b"\xff", b"Content-Length: 3\r\n", b"a" * 3000))
+        sent[at : at + chance.choice((0, 1, 20))] = slip
+    return bytes(sent)
+
+
+def test_whatever_arrives_in_whatever_pieces_nothing_breaks_hangs_or_stays_behind():
+    chance = random.Random(7)
+
+    async def converse():
+        state, connections, transport = ServerState(), Connections(9, 10), Transport()
+        conversation = Conversation(echo, state, connections, 2000)
+        conversation.connection_made(transport)
+        sent = garbled(chance)
+        while sent and not transport.is_closed:
+            size = chance.choice((1, 3, 20, 200, 100_000))
+            conversation.data_received(sent[:size])
+            sent = sent[size:]
+            await asyncio.sleep(0)
+        for _ in range(4 * AHEAD):  # turns enough to answer what was asked
+            await asyncio.sleep(0)
+        conversation.connection_lost(None)
+        await asyncio.gather(*state.tasks)
+        assert len(connections) == len(state.connections) == 0
+
+    async def all_of_them():
+        for _ in range(400):
+            await asyncio.wait_for(converse(), 20)
+
+    asyncio.run(all_of_them())
