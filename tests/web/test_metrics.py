@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 from datetime import timedelta
 
@@ -10,6 +11,8 @@ import pytest
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import tick
+from holdfast.errors import StoreFailed
+from holdfast.journal.fs import OsFS
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Bury, Cancel, Complete, Enqueue, Expire, Extend, Fail, Lease, Retention
 from holdfast.model.workers import WorkerInfo
@@ -115,8 +118,9 @@ def test_every_listed_figure_is_there_and_the_text_can_be_read(watched):
     )
 
 
-def test_a_journal_tells_of_itself(tmp_path):
-    watched = Watched(f"wal:{tmp_path / 'jobs'}")
+@pytest.mark.parametrize("scheme", ["wal", "dir"])
+def test_a_journal_tells_of_itself(tmp_path, scheme):
+    watched = Watched(f"{scheme}:{tmp_path / 'jobs'}")
     names, before = parsed(watched.text())
     assert sorted(f"holdfast_journal_{name}" for name in OF_THE_JOURNAL) == sorted(
         name for name in names if name.startswith("holdfast_journal_")
@@ -127,7 +131,28 @@ def test_a_journal_tells_of_itself(tmp_path):
     assert moved["holdfast_journal_records_total",] == 1
     assert moved["holdfast_journal_fsync_seconds_count",] == 1
     assert moved["holdfast_journal_durable_seq",] == 1
-    assert watched.moved(watched.engine.store.snapshot)["holdfast_journal_snapshot_bytes",] > 0
+    assert moved["holdfast_journal_bytes_written_total",] >= moved["holdfast_journal_log_bytes",] > 100
+    assert watched.figures()["holdfast_journal_segments",] == 1
+    if scheme == "wal":
+        assert watched.moved(watched.engine.store.snapshot)["holdfast_journal_snapshot_bytes",] > 0
+    watched.engine.close()
+    again = Watched(f"{scheme}:{tmp_path / 'jobs'}")
+    assert again.figures()["holdfast_journal_replay_records",] == 1
+    again.engine.close()
+
+
+def test_a_log_of_files_that_cannot_be_written_is_told_as_failed(tmp_path, monkeypatch):
+    watched = Watched(f"dir:{tmp_path / 'jobs'}")
+
+    def broken(*_):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(OsFS, "sync_dir", broken)
+    with pytest.raises(StoreFailed):
+        watched.send(Enqueue(jobs=(new_job("a"),)))
+    stats = watched.engine.store.journal_stats()
+    assert (stats.state, stats.flush_errors_total, stats.records_total) == ("failed", 1, 0)
+    monkeypatch.undo()
     watched.engine.close()
 
 

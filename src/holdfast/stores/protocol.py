@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from holdfast.clock import Clock
+from holdfast.journal.stats import JournalStats
 from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
@@ -388,6 +389,15 @@ class Joinable(Protocol):
 
     def blobs_within(self, connection: object) -> Blobs:
         """Give the blobs as they are inside such a transaction: what is put is part of it. Only while joined."""
+        ...
+
+
+@runtime_checkable
+class Journalling(Protocol):
+    """A store that writes what happens into a log of its own before anything else."""
+
+    def journal_stats(self) -> JournalStats:
+        """Give the log's figures at this moment."""
         ...
 
 

@@ -33,6 +33,7 @@ from holdfast.journal import Journal, JournalOptions, Loaded
 from holdfast.journal.fs import FS, OsFS
 from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
+from holdfast.journal.stats import JournalStats
 from holdfast.model.events import (
     SCHEMA_VERSION,
     Event,
@@ -264,6 +265,10 @@ class WalStore:
         except LogMissing as gone:
             # A snapshot was made meanwhile, and the log became shorter faster than it was walked.
             raise _gone(self.journal.first_seq) from gone
+
+    def journal_stats(self) -> JournalStats:
+        """Give the journal's figures."""
+        return self.journal.stats()
 
     def wait(self, after: int, timeout: float | None) -> bool:
         """Wait for an event above `after`."""

@@ -13,8 +13,7 @@ from holdfast.errors import Forbidden
 from holdfast.journal.stats import JournalStats
 from holdfast.model.jobs import JobStatus
 from holdfast.rules.access import may_read_all, what_it_takes
-from holdfast.stores.protocol import Durability
-from holdfast.stores.wal import WalStore
+from holdfast.stores.protocol import Durability, Journalling
 from holdfast.web.census import Found
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.exposition import CONTENT_TYPE, Family, exposed, one
@@ -56,8 +55,8 @@ def families(coordinator: Coordinator, found: Found) -> Iterator[Family]:
         "1 if this process took over a store that was in use before it, else 0.",
         coordinator.took_over,
     )
-    if isinstance(engine.store, WalStore):
-        yield from _journal(engine.store.journal.stats())
+    if isinstance(engine.store, Journalling):
+        yield from _journal(engine.store.journal_stats())
 
 
 def _there_is(found: Found) -> Iterator[Family]:

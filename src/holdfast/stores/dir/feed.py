@@ -143,6 +143,16 @@ class Feed:
         self.size = end.good if end is not None else 0
         self._handle: Handle | None = None
 
+    @property
+    def held(self) -> int:
+        """How many events the newest file has."""
+        return self.seq + 1 - self.firsts[-1] if self.firsts else 0
+
+    def all_bytes(self) -> int:
+        """Give the bytes of all files."""
+        sizes = (self._fs.stat(path_of(first)) for first in self.firsts)
+        return sum(found.size for found in sizes if found is not None)
+
     def begin(self, first: int) -> None:
         """Begin the next file; the counters must be durable elsewhere before."""
         self.close()

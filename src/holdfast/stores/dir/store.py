@@ -22,6 +22,8 @@ from holdfast.journal import JournalOptions
 from holdfast.journal.failures import telling, told
 from holdfast.journal.fs import FS, Lock, OsFS, filesystem_kind, is_network, process_id, write_all
 from holdfast.journal.opening import take_lock
+from holdfast.journal.stats import Counters as LogCounters
+from holdfast.journal.stats import JournalStats, report
 from holdfast.model.events import Event, JobCreated, encode_event
 from holdfast.model.ids import JobId, Token
 from holdfast.model.instances import Turn
@@ -89,8 +91,11 @@ class DirStore:
         #: Further effects that go with the next change of a job.
         self._errands: dict[str, list[Effect]] = {}
         self._tables = DirTables(self._read_ended, self._is_touched, Histories(self._fs, path))
+        began = clock.monotonic()
         opened = load(self._fs, path, clock, self._tables, readonly=readonly, fresh=fresh)
         self._opened = opened
+        #: Of intents and the feed, which are this store's log.
+        self._counted = LogCounters(replay_seconds=clock.monotonic() - began, replay_records=opened.feed.held)
         if opened.uncounted:
             self._count_tokens()
         self.report = opened.report
@@ -199,18 +204,21 @@ class DirStore:
                 self._rotate()
                 plan = plan_of(self._tables, self._places, self._extras, self._errands)
                 intended = intent.intent_of(events, plan.effects)
-                draft = self._draft(intended)
+                began, had = self._clock.monotonic(), self._feed.size
+                draft, size = self._draft(intended)
                 begun = True
                 self._fs.rename(draft, path_of(INTENT, intended.name))
                 reach("dir.renamed")
                 # With this the commit is made.
                 self._fs.sync_dir(INTENT)
+                took_s = self._clock.monotonic() - began
                 reach("dir.intended")
                 writing.apply(self._fs, plan.effects, self._noted)
                 reach("dir.applied")
                 self._feed.append(events)
                 reach("dir.told")
         except StoreFull as error:
+            self._counted.flush_errors_total += 1
             self._tables.undo()
             if begun:
                 # The next opening finishes this commit: whoever waits must not hear that nothing happened.
@@ -225,10 +233,12 @@ class DirStore:
                 self._failure = error
             raise
         except BaseException as error:
+            self._counted.flush_errors_total += 1
             self._tables.undo()
             self._failure = error if isinstance(error, StoreError) else StoreFailed(f"{self._path}: interrupted.")
             raise
         # It is durable, whatever comes from here on.
+        self._counted.batch(len(events), size + self._feed.size - had, took_s)
         self._last = self._tables.seq
         self._publish(plan)
         self._added.notify_all()
@@ -247,8 +257,8 @@ class DirStore:
             with suppress(OSError):
                 self._fs.rmdir(folder)
 
-    def _draft(self, intended: intent.Intent) -> str:
-        """Write the intent under a name that counts for nothing. Raises StoreFull if there was no room for it."""
+    def _draft(self, intended: intent.Intent) -> tuple[str, int]:
+        """Write the intent under a name that counts for nothing; give that and its bytes. Raises StoreFull."""
         draft, text = writing.draft_of(INTENT, intended.name), intent.written(intended)
         syncing = False
         try:
@@ -269,7 +279,7 @@ class DirStore:
                 failure.facts["synced"] = syncing
                 raise failure from error
             raise
-        return draft
+        return draft, len(text)
 
     def _rotate(self) -> None:
         """Begin the next file of the feed, if this one is full and no intent is open."""
@@ -362,6 +372,21 @@ class DirStore:
         with self._lock:
             self._demand_open()
             return self._feed.entries(after, self._last)
+
+    def journal_stats(self) -> JournalStats:
+        """Give the figures of intents and feed, which are the log here; there are no snapshots of it."""
+        self._demand_own()
+        with self._lock:
+            state = "failed" if self._failure is not None else "closed" if self._closed else "open"
+            return report(
+                self._counted,
+                log_bytes=self._feed.all_bytes(),
+                segments=len(self._feed.firsts),
+                first_seq=self._feed.firsts[0] if self._feed.firsts else self._last + 1,
+                appended_seq=self._last,
+                durable_seq=self._last,
+                state=state,
+            )
 
     @property
     def feed_begins(self) -> int:
