@@ -9,6 +9,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import StoreBusy, StoreClosed, StoreFailed
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
+from holdfast.stores.deadline import deadline
 from holdfast.stores.memory import MemoryStore
 from holdfast.workers.watcher import Watcher
 
@@ -99,3 +100,20 @@ def test_a_store_that_could_not_be_asked_for_a_moment_is_watched_again(engine, m
     enqueue(engine, "a")
     assert told.acquire(timeout=LONG)
     watcher.close()
+
+
+def test_a_store_elsewhere_that_does_not_answer_is_soon_left_to_the_pump(engine, monkeypatch):
+    until = []
+
+    def silent(after, timeout):
+        until.append(deadline())
+        raise StoreBusy("nobody answers.")
+
+    monkeypatch.setattr(engine.store, "wait", silent)
+    told = threading.Event()
+    watcher = Watcher(engine.store, told.set, monotonic=lambda: 5.0)
+    watcher.start()
+    watcher.arm(0)
+    assert told.wait(LONG)
+    watcher.close()
+    assert until[0] == 15.0

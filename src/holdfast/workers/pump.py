@@ -85,7 +85,7 @@ class Pump:
         self._scope = scope
         self._retention = retention
         self._until_idle = until_idle
-        self._watcher = Watcher(engine.store, self._stir, self._chores.hear)
+        self._watcher = Watcher(engine.store, self._stir, self._chores.hear, engine.time.clock.monotonic)
         self._messenger = Messenger(engine, self._meanwhile)
         #: Outcomes whose report is not durable yet.
         self._outbox: list[Ended] = []

@@ -9,19 +9,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.stores.deadline import keeping_to
 from holdfast.stores.protocol import Store
 
 #: How long a watcher sleeps before it sees that it was closed, in seconds.
 PAUSE_S = 1.0
+#: Seconds after which one that gives no answer is left to the pump. Not sooner: a slow one is not to be asked for more.
+SILENT_S = 10.0
 
 
 class Watcher:
     """Tells once, for each time it is armed, that there is an event above a number."""
 
-    def __init__(self, store: Store, stirred: Callable[[], None], paused: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        stirred: Callable[[], None],
+        paused: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
         """Call `stirred` when there is something new, `paused` after each pause in which there was not."""
         self._store = store
+        self._monotonic = monotonic or SystemClock().monotonic
         self._stirred = stirred
         self._paused = paused
         self._changed = threading.Condition()
@@ -57,7 +68,9 @@ class Watcher:
                     return
                 after = self._after
             try:
-                came = self._store.wait(after, PAUSE_S)
+                # Whether a store elsewhere is away the pump finds out, and says so.
+                with keeping_to(self._monotonic() + SILENT_S):
+                    came = self._store.wait(after, PAUSE_S)
             except StoreClosed:
                 # The pump will meet that itself, with something to report.
                 self._stirred()
