@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.journal.stats import JournalStats
 from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
@@ -23,6 +22,9 @@ from holdfast.model.webhooks import Delivery, DeliveryStatus
 from holdfast.rules.flowinvariants import Fault
 from holdfast.rules.state import Lane, State
 from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
+
+if TYPE_CHECKING:  # whoever only reads what stores are loads no journal
+    from holdfast.journal.stats import JournalStats
 
 R = TypeVar("R", bound=Record)
 
