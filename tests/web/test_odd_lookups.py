@@ -189,7 +189,7 @@ def test_what_makes_no_sense_is_named(clients, name, given, field):
     assert (answer.status_code, answer.json()["facts"]["field"]) == (422, field), answer.text
 
 
-def test_a_stumble_of_ours_is_a_500_and_is_logged(clients, monkeypatch, caplog):
+def test_a_stumble_of_ours_is_a_500_that_tells_nothing_and_is_logged(clients, monkeypatch, caplog):
     """It is no fault of who asked, and must not look like one."""
 
     def broken(*_):
@@ -197,6 +197,10 @@ def test_a_stumble_of_ours_is_a_500_and_is_logged(clients, monkeypatch, caplog):
         raise KeyError(message)
 
     monkeypatch.setattr("holdfast.web.looking.shown", broken)
-    assert look(clients["memory"], "counts", {}).status_code == 500
+    answer = look(clients["memory"], "counts", {})
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.json()["code"] == "holdfast_error"
+    assert not any(word in answer.text for word in ("ours", "KeyError", "Traceback", "looking"))
     assert clients["memory"].get("/healthz").status_code == 200  # heard after all of the request before is over
     assert any(record.exc_info and record.exc_info[0] is KeyError for record in caplog.records)

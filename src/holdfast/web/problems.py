@@ -23,6 +23,7 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.stores.http.wire import PROBLEM_TYPE, Problem, encode
+from holdfast.web.headers import safely
 
 #: The first class an error belongs to counts.
 _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
@@ -69,6 +70,22 @@ def response_to(error: HoldfastError, status: int | None = None) -> Response:
 async def on_gone(_request: Request, _error: Exception) -> Response:
     """Answer nobody: whoever asked broke off in the middle. That is no error of ours, and not worth a line."""
     return Response(status_code=400)
+
+
+async def on_stumble(_request: Request, _error: Exception) -> Response:
+    """Answer what nobody foresaw, and say nothing of it: what it was is for the log.
+
+    Outside of all that wraps the application: so its headers are set here, and without the coordinator's time a store
+    of ours sends the same again for as long as it has patience.
+    """
+    answer = response_to(
+        HoldfastError(
+            "the coordinator stumbled over an error of its own. Whether anything was done is not known.",
+            hint="Send the same again, with the same ids; its log says what happened.",
+        )
+    )
+    answer.raw_headers = safely(answer.raw_headers)
+    return answer
 
 
 async def on_error(_request: Request, error: Exception) -> Response:

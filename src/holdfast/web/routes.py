@@ -28,7 +28,7 @@ from holdfast.web.looking import get_changes, get_facing, post_look
 from holdfast.web.metrics import get_metrics
 from holdfast.web.pacing import Pace
 from holdfast.web.packing import Packing
-from holdfast.web.problems import on_error, on_gone
+from holdfast.web.problems import on_error, on_gone, on_stumble
 from holdfast.web.working import (
     delete_worker,
     get_lines,
@@ -106,6 +106,11 @@ def application(
             Middleware(Packing),
             Middleware(Exact, table=table_of(ROOT, API)),
         ],
-        exception_handlers={HoldfastError: on_error, ClientDisconnect: on_gone, HTTPStatus.NOT_FOUND: on_nothing},
+        exception_handlers={
+            HoldfastError: on_error,
+            ClientDisconnect: on_gone,
+            HTTPStatus.NOT_FOUND: on_nothing,
+            Exception: on_stumble,
+        },
         lifespan=lifespan,
     )
