@@ -31,7 +31,10 @@ from holdfast.model.records import TABLES
 from holdfast.model.webhooks import Webhook
 from holdfast.rules.access import may_send
 from holdfast.stores.http import HttpStore
+from holdfast.testing.conformance import Conformance
 from holdfast.testing.conformance.harness import Broken, Harness, dump_of, told
+from holdfast.testing.conformance.marks import counts_writes, is_marked, sends_once
+from holdfast.testing.conformance.provider import ProviderConformance
 from holdfast.web.guard import Door
 from holdfast.web.routes import application
 
@@ -40,58 +43,6 @@ from holdfast.web.routes import application
 READ_AGAIN, REPEATED = 8, 4
 #: Seconds until a silent coordinator is believed to be away: on a machine at its limits the largest checks take ten.
 LOADED_S = 100.0
-#: Checks that count what is written, or demand that nothing is: under an id it is remembered what was done.
-COUNTING = frozenset(
-    {
-        "test_a_completion_ends_the_job_and_tells_the_instance_in_one_commit",
-        "test_a_fetch_is_durable_before_it_is_answered",
-        "test_a_field_of_a_queued_job_can_be_changed_and_stays_changed",
-        "test_a_group_goes_as_a_whole_when_the_last_of_it_is_old_enough",
-        "test_a_group_stays_until_its_callback_and_manual_retries_are_over",
-        "test_a_job_and_its_manual_retries_go_together",
-        "test_a_member_stays_as_long_as_its_group_lives",
-        "test_a_move_to_where_it_stands_writes_nothing",
-        "test_a_queue_is_kept_as_it_says_and_the_others_as_the_store_says",
-        "test_a_taken_id_does_not_keep_a_group_from_ending",
-        "test_a_tree_with_a_member_that_runs_stays",
-        "test_a_webhook_is_what_it_was_asked_to_be",
-        "test_a_year_of_seconds_is_one_decision",
-        "test_all_events_of_an_ack_form_one_group_in_order",
-        "test_an_empty_list_deletes_nothing",
-        "test_an_id_belongs_to_one_webhook_unless_it_is_to_be_replaced",
-        "test_another_aging_reorders_the_queue_in_one_commit",
-        "test_asking_a_second_time_writes_nothing",
-        "test_done_jobs_go_after_seven_days_and_failed_ones_after_thirty",
-        "test_each_nominal_time_makes_one_job",
-        "test_ended_roots_go_after_thirty_days_with_their_trees",
-        "test_many_go_in_bounded_commits_each_tree_in_one",
-        "test_normalising_an_empty_queue_writes_nothing",
-        "test_normalising_spaces_every_band_and_keeps_the_order",
-        "test_one_commit_removes_no_more_than_its_limit",
-        "test_one_key_asked_for_by_many_threads_has_one_holder",
-        "test_pausing_what_is_paused_writes_nothing_unless_the_reason_differs",
-        "test_replacing_returns_a_running_holder_unchanged",
-        "test_resuming_what_is_not_paused_writes_nothing",
-        "test_returning_the_holder_writes_nothing",
-        "test_running_members_are_asked_to_stop_if_that_is_wished",
-        "test_secrets_are_changed_one_after_the_other",
-        "test_setting_what_is_set_writes_nothing",
-        "test_settings_survive_a_restart_and_are_changed_by_name",
-        "test_the_callback_is_made_in_the_commit_that_ends_the_group",
-        "test_the_current_execution_stays_even_when_it_is_over",
-        "test_the_same_start_again_gives_the_one_that_has_ended",
-        "test_the_same_start_again_gives_the_one_that_runs",
-        "test_the_same_start_again_gives_the_one_that_waits",
-        "test_the_status_changes_in_the_commit_of_the_member",
-        "test_the_store_may_keep_for_ever_and_not_at_all",
-        "test_tokens_grow_even_when_everything_else_was_pruned",
-        "test_without_a_webhook_nothing_is_owed",
-    }
-)
-#: Checks that wait for one commit, and cannot do with another of the same.
-ONCE = frozenset(
-    {"test_a_reader_sees_all_of_a_commit_or_nothing", "test_commands_that_wait_for_one_commit_share_the_next"}
-)
 #: Answers to who asks for work.
 TAKING = (Leased, Fetched, Brought)
 
@@ -113,9 +64,10 @@ def shared(part):
     return cut
 
 
-def check():
-    """Name the check under way, without its parameters."""
-    return os.environ["PYTEST_CURRENT_TEST"].partition("[")[0].partition(" (")[0].rpartition("::")[2]
+def has(mark):
+    """Tell whether the check under way has a mark."""
+    name = os.environ["PYTEST_CURRENT_TEST"].partition("[")[0].partition(" (")[0].rpartition("::")[2]
+    return any(is_marked(getattr(suite, name, None), mark) for suite in (Conformance, ProviderConformance))
 
 
 def is_drawn(share):
@@ -258,8 +210,8 @@ class Served(Harness):
         once = store._line._once
         store._line._once = lambda request, answer_s: once(request, max(answer_s, LOADED_S))
         store.authority = lambda: self._engine
-        store.names = check() not in COUNTING
-        store.repeats = store.names and check() not in ONCE and is_drawn(REPEATED)
+        store.names = not has(counts_writes)
+        store.repeats = store.names and not has(sends_once) and is_drawn(REPEATED)
         opened = Engine(store)
         self._opened.append(opened)
         return opened

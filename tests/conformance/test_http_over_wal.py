@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from served import COUNTING, ONCE, Served, shared
+from served import Served, shared
 from test_wal import KEPT
 
 from holdfast.stores.wal import WalStore
 from holdfast.testing.conformance import Conformance
-from holdfast.testing.conformance.provider import ProviderConformance
 from holdfast.testing.unsynced import Unsynced
 
 
@@ -24,7 +23,3 @@ class TestHttpOverWal(Conformance):
 
     def plant(self, store, kind, key, record) -> None:
         pytest.skip("wal: records are folded from a log whose every byte is checked; none can be other than it says")
-
-
-def test_whatever_is_excepted_from_ids_and_repetitions_is_a_check_that_exists():
-    assert {*dir(Conformance), *dir(ProviderConformance)} >= COUNTING | ONCE

@@ -20,6 +20,7 @@ from holdfast.rules import fold
 from holdfast.rules.changes import Change
 from holdfast.testing.conformance.commands import SAMPLES, A
 from holdfast.testing.conformance.harness import Broken, Harness, Topic, break_here, new_job
+from holdfast.testing.conformance.marks import sends_once
 
 each_command = pytest.mark.parametrize("sample", SAMPLES)
 
@@ -174,6 +175,7 @@ class Atomicity(Topic):
             write()
         assert harness.take().token == 1
 
+    @sends_once
     def test_a_reader_sees_all_of_a_commit_or_nothing(self, harness: Harness) -> None:
         seen: list[tuple[int, int]] = []
 

@@ -14,6 +14,7 @@ from holdfast.model.outcomes import Extended, Refusal, Swept
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job, told
+from holdfast.testing.conformance.marks import counts_writes
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -285,6 +286,7 @@ class Leaps(Topic):
         assert _fired(harness) == [*before, harness.after(4 * HOUR)]
         assert _schedule(harness).missed == 0
 
+    @counts_writes
     def test_a_year_of_seconds_is_one_decision(self, harness: Harness) -> None:
         new = NewSchedule(name="s", job_type="work", interval_s=1, overlap=Overlap.ALLOW)
         harness.ask(PutSchedule(schedule_id="s", schedule=new))

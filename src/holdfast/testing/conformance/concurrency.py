@@ -15,6 +15,7 @@ from holdfast.model.outcomes import Enqueued, Leased, Refusal, Reported
 from holdfast.points import listening
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job, told
+from holdfast.testing.conformance.marks import counts_writes, sends_once
 
 THREADS = 8
 
@@ -89,6 +90,7 @@ class Concurrency(Topic):
         assert Counter(created) == {True: 1, False: THREADS - 1}
         assert harness.kinds() == ["job:created"]
 
+    @counts_writes
     def test_one_key_asked_for_by_many_threads_has_one_holder(self, harness: Harness) -> None:
         holders: list[str] = []
 
@@ -153,6 +155,7 @@ class Concurrency(Topic):
         harness.complete(leased.grants[0])
         assert other.job(A).status is JobStatus.COMPLETED
 
+    @sends_once
     def test_commands_that_wait_for_one_commit_share_the_next(self, harness: Harness) -> None:
         batches: list[int] = []
         arrived = threading.Event()

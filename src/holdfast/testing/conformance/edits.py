@@ -16,6 +16,7 @@ from holdfast.model.jobs import Backoff, Job
 from holdfast.model.outcomes import Changed, Done
 from holdfast.testing.conformance.commands import A, B, C
 from holdfast.testing.conformance.harness import BEGINNING, NO_PARAMS, Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 
 def _update(harness: Harness, job_id: str = "a", **changes: Any) -> Changed:
@@ -48,6 +49,7 @@ class Edits(Topic):
     """Update, move, normalise."""
 
     @pytest.mark.parametrize("field", FIELDS)
+    @counts_writes
     def test_a_field_of_a_queued_job_can_be_changed_and_stays_changed(self, harness: Harness, field: str) -> None:
         harness.enqueue("a")
         before, value = harness.job("a"), FIELDS[field](harness)
@@ -141,6 +143,7 @@ class Edits(Topic):
             Move(job_id=C, to="last"),
         ],
     )
+    @counts_writes
     def test_a_move_to_where_it_stands_writes_nothing(self, harness: Harness, move: Move) -> None:
         _three(harness)
         with harness.unchanged():
@@ -189,6 +192,7 @@ class Edits(Topic):
 
     # --- normalise --------------------------------------------------------------------------------------------------
 
+    @counts_writes
     def test_normalising_spaces_every_band_and_keeps_the_order(self, harness: Harness) -> None:
         _three(harness)
         harness.enqueue_many(new_job("x", priority=1), new_job("y", priority=1, delay_s=60), new_job("z", queue="q"))
@@ -202,6 +206,7 @@ class Edits(Topic):
         harness.restart()
         assert harness.waiting() == order
 
+    @counts_writes
     def test_normalising_an_empty_queue_writes_nothing(self, harness: Harness) -> None:
         with harness.unchanged():
             assert harness.ask(Normalize(queue="nowhere")) == Done()

@@ -9,6 +9,7 @@ from holdfast.model.jobs import JobStatus, RunStatus
 from holdfast.model.outcomes import CancelAnswer, Changed
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic
+from holdfast.testing.conformance.marks import counts_writes
 
 CANCELLED, REQUESTED = CancelAnswer(outcome="cancelled"), CancelAnswer(outcome="requested")
 
@@ -38,6 +39,7 @@ class Endings(Topic):
         assert (job.status, job.token) == (JobStatus.RUNNING, grant.token)
         assert (job.cancel_requested_at, job.cancel_reason) == (harness.after(5), "stop")
 
+    @counts_writes
     def test_asking_a_second_time_writes_nothing(self, harness: Harness) -> None:
         harness.enqueue("a")
         harness.take()

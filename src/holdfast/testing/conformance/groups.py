@@ -39,6 +39,7 @@ from holdfast.rules.explain import explain
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import GroupQuery
 from holdfast.testing.conformance.harness import Broken, Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 AT_ONCE = Backoff(base_s=0, jitter=0)
 DAY = 86_400
@@ -321,6 +322,7 @@ class Groups(Topic):
         end(harness, "completed")
         assert (group(harness).started_at, group(harness).finished_at) == (harness.after(5), harness.after(15))
 
+    @counts_writes
     def test_the_status_changes_in_the_commit_of_the_member(self, harness: Harness) -> None:
         group_of(harness, "a")
         seq = harness.seq
@@ -433,6 +435,7 @@ class GroupEnds(Topic):
         harness.complete(first)
         assert group(harness).status is GroupStatus.PARTIAL
 
+    @counts_writes
     def test_running_members_are_asked_to_stop_if_that_is_wished(self, harness: Harness) -> None:
         group_of(harness, "a", "b", **SIDE_BY_SIDE)
         first = harness.take()
@@ -453,6 +456,7 @@ class GroupEnds(Topic):
         harness.refused(GroupNotFound, CancelGroup(group_id="h"), group_id="h")
 
     @pytest.mark.parametrize("how", ["completed", "failed", "dead", "cancelled"])
+    @counts_writes
     def test_the_callback_is_made_in_the_commit_that_ends_the_group(self, harness: Harness, how: str) -> None:
         group_of(harness, "a", "b", callback=new_job("z", params={"n": 1}, delay_s=5), **SIDE_BY_SIDE)
         end(harness, "completed")
@@ -497,6 +501,7 @@ class GroupEnds(Topic):
         assert [group(harness, number).status for number in ("1", "2")] == [GroupStatus.FAILED] * 2
         assert harness.order() == ["z"]
 
+    @counts_writes
     def test_a_taken_id_does_not_keep_a_group_from_ending(self, harness: Harness) -> None:
         group_of(harness, "a", callback=new_job("z"))
         harness.enqueue("z")
@@ -567,6 +572,7 @@ class GroupEnds(Topic):
             ["other"],
         ]
 
+    @counts_writes
     def test_a_group_goes_as_a_whole_when_the_last_of_it_is_old_enough(self, harness: Harness) -> None:
         group_of(harness, new_job("a", retry_mode="chain", backoff=AT_ONCE), "b", callback=new_job("z"))
         harness.fail(harness.take())
@@ -580,6 +586,7 @@ class GroupEnds(Topic):
         assert harness.tick().pruned == 5
         assert _kept(harness) == ([], [])
 
+    @counts_writes
     def test_a_member_stays_as_long_as_its_group_lives(self, harness: Harness) -> None:
         group_of(harness, "a", "b")
         end(harness, "completed")
@@ -587,6 +594,7 @@ class GroupEnds(Topic):
         assert harness.tick().pruned == 0
         assert _kept(harness) == (["a", "b"], ["g"])
 
+    @counts_writes
     def test_a_group_stays_until_its_callback_and_manual_retries_are_over(self, harness: Harness) -> None:
         group_of(harness, "a", callback=new_job("z", queue="later"))
         end(harness, "failed")

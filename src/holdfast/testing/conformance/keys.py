@@ -15,6 +15,7 @@ from holdfast.model.outcomes import Submitted
 from holdfast.model.records import HeldKey
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 NEW, HELD_BY_A = Submitted(JobId("b"), created=True), Submitted(A, created=False)
 
@@ -141,6 +142,7 @@ class Keys(Topic):
 
     # --- conflicts --------------------------------------------------------------------------------------------------
 
+    @counts_writes
     def test_returning_the_holder_writes_nothing(self, harness: Harness) -> None:
         harness.enqueue("a", key="k")
         with harness.unchanged():
@@ -169,6 +171,7 @@ class Keys(Topic):
         harness.advance(10)
         assert harness.order() == ["a"]
 
+    @counts_writes
     def test_replacing_returns_a_running_holder_unchanged(self, harness: Harness) -> None:
         harness.enqueue("a", key="k", params={"n": 1})
         harness.take()

@@ -11,6 +11,7 @@ from holdfast.model.jobs import JobStatus, RunStatus
 from holdfast.model.outcomes import Extended, Grant, Refusal, Reported
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 MICROSECOND = 0.000001
 
@@ -79,6 +80,7 @@ class Leases(Topic):
         harness.reopen()
         assert harness.take().token > first.token
 
+    @counts_writes
     def test_tokens_grow_even_when_everything_else_was_pruned(self, harness: Harness) -> None:
         harness.enqueue("a")
         first = harness.take()

@@ -18,6 +18,7 @@ from holdfast.model.times import later
 from holdfast.rules.explain import explain
 from holdfast.rules.limits import next_opening
 from holdfast.testing.conformance.harness import BEGINNING, Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 
 def limit(harness: Harness, queue: str = "default", namespace: str = "", **changes: Any) -> None:
@@ -35,6 +36,7 @@ def settings(harness: Harness, queue: str = "default", namespace: str = "") -> Q
 class Limits(Topic):
     """How many at once, and how often."""
 
+    @counts_writes
     def test_settings_survive_a_restart_and_are_changed_by_name(self, harness: Harness) -> None:
         limit(harness, "mail", "x", max_running=4, rate_count=100, rate_period_s=60, rate_scope="key", aging_s=0.5)
         expected = Queue("x", "mail", max_running=4, rate_count=100, rate_period_s=60, rate_scope="key", aging_s=0.5)
@@ -46,6 +48,7 @@ class Limits(Topic):
         assert settings(harness, "mail", "x") == Queue("x", "mail", rate_scope="key", aging_s=0.5)
         assert harness.kinds() == ["queue:set", "queue:set"]
 
+    @counts_writes
     def test_setting_what_is_set_writes_nothing(self, harness: Harness) -> None:
         limit(harness, max_running=1)
         with harness.unchanged():
@@ -205,6 +208,7 @@ class Limits(Topic):
         harness.restart()
         assert harness.order() == ["very", "old", "urgent"]
 
+    @counts_writes
     def test_another_aging_reorders_the_queue_in_one_commit(self, harness: Harness) -> None:
         for number in range(6):
             harness.enqueue(f"j{number}", priority=number % 2, delay_s=1000 if number == 4 else None)

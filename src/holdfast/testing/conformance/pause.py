@@ -7,6 +7,7 @@ from holdfast.model.jobs import JobStatus
 from holdfast.model.outcomes import Done
 from holdfast.model.records import AUTHORITY, Authority, Queue, pair
 from holdfast.testing.conformance.harness import Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 
 class Pause(Topic):
@@ -40,6 +41,7 @@ class Pause(Topic):
         harness.enqueue("a", queue="mail", namespace="x")
         assert harness.order(queues=("mail",), namespace="x") == []
 
+    @counts_writes
     def test_pausing_what_is_paused_writes_nothing_unless_the_reason_differs(self, harness: Harness) -> None:
         harness.ask(PauseQueue(queue="default", reason="one"))
         with harness.unchanged():
@@ -48,6 +50,7 @@ class Pause(Topic):
         with harness.engine.read() as view:
             assert view.get(Queue, pair("", "default")) == Queue("", "default", paused=True, pause_reason="two")
 
+    @counts_writes
     def test_resuming_what_is_not_paused_writes_nothing(self, harness: Harness) -> None:
         with harness.unchanged():
             assert harness.ask(ResumeQueue(queue="default")) == Done()

@@ -23,6 +23,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.model.payloads import blob_ref
+from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     Desk,
     ProviderTopic,
@@ -134,6 +135,7 @@ class ProviderActivities(ProviderTopic):
         desk.take()
         desk.idle()
 
+    @counts_writes
     def test_a_completion_ends_the_job_and_tells_the_instance_in_one_commit(self, desk: Desk) -> None:
         desk.begin(worker_items=[activity()])
         _, token, _ = desk.take()

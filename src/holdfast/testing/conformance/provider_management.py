@@ -16,6 +16,7 @@ from holdfast.flows.provider import (
     SystemMetrics,
 )
 from holdfast.model import kinds
+from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -198,6 +199,7 @@ class ProviderTrees(ProviderTopic):
         desk.refuses("instance 'b' is still running", desk.provider.delete_instances_atomic, ["a", "b"])
         assert sorted(desk.provider.list_instances()) == ["a", "b"]
 
+    @counts_writes
     def test_an_empty_list_deletes_nothing(self, desk: Desk) -> None:
         with desk.harness.unchanged():
             assert desk.provider.delete_instances_atomic([]) == DeleteInstanceResult()
@@ -378,6 +380,7 @@ class ProviderPruning(ProviderTopic):
         desk.provider.prune_executions("i", PruneOptions(keep_last=3, completed_before=desk.now_ms))
         assert desk.provider.list_executions("i") == [2, 3, 4]
 
+    @counts_writes
     def test_the_current_execution_stays_even_when_it_is_over(self, desk: Desk) -> None:
         desk.end()
         with desk.harness.unchanged():

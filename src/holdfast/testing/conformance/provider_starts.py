@@ -12,6 +12,7 @@ from holdfast.model.instances import Instance, Message
 from holdfast.model.outcomes import Begun, Done
 from holdfast.model.workitems import encode_item
 from holdfast.stores.protocol import InstanceQuery
+from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -76,6 +77,7 @@ class ProviderStarts(ProviderTopic):
         desk.harness.ask(beginning("i", "flow", "{}", signal(data="1"), signal(data="2")))
         assert data_of(desk.fetch()[0].messages) == ["1", "2"]
 
+    @counts_writes
     def test_the_same_start_again_gives_the_one_that_waits(self, desk: Desk) -> None:
         desk.harness.ask(beginning("i", "flow", "{}", signal(data="1")))
         with desk.harness.unchanged():
@@ -83,11 +85,13 @@ class ProviderStarts(ProviderTopic):
         assert again == Begun(instance_id="i", created=False)
         assert data_of(desk.fetch()[0].messages) == ["1"]
 
+    @counts_writes
     def test_the_same_start_again_gives_the_one_that_runs(self, desk: Desk) -> None:
         self.begin(desk)
         with desk.harness.unchanged():
             assert desk.harness.ask(beginning()) == Begun(instance_id="i", created=False)
 
+    @counts_writes
     def test_the_same_start_again_gives_the_one_that_has_ended(self, desk: Desk) -> None:
         self.begin(desk)
         desk.ack(desk.turn(), metadata=COMPLETED)

@@ -19,6 +19,7 @@ from holdfast.flows.provider import (
     SubOrchCompleted,
 )
 from holdfast.model.flowcommands import FetchTurn
+from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -56,6 +57,7 @@ class ProviderFetch(ProviderTopic):
         desk.send(start())
         assert desk.fetch()[0].version == "unknown"
 
+    @counts_writes
     def test_a_fetch_is_durable_before_it_is_answered(self, desk: Desk) -> None:
         desk.send(start())
         seq = desk.harness.seq
@@ -257,6 +259,7 @@ class ProviderAck(ProviderTopic):
         desk.ack(token)
         assert data_of(desk.fetch()[0].messages) == ["later"]
 
+    @counts_writes
     def test_all_events_of_an_ack_form_one_group_in_order(self, desk: Desk) -> None:
         desk.begin()
         token = desk.turn()

@@ -22,6 +22,7 @@ from holdfast.model.times import Timestamp
 from holdfast.rules.flowexplain import explain_instance
 from holdfast.rules.overlaps import fire_id, latest_instance
 from holdfast.testing.conformance.harness import Harness, told
+from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import COMPLETED, Desk, ProviderTopic, start, started
 
 DAY = 86_400.0
@@ -38,6 +39,7 @@ def _ended(retention_s: float | None) -> ExecutionMetadata:
 class ProviderRetention(ProviderTopic):
     """What is over goes in its time: whole trees, never one with a member that runs."""
 
+    @counts_writes
     def test_ended_roots_go_after_thirty_days_with_their_trees(self, desk: Desk, harness: Harness) -> None:
         desk.begin("root")
         desk.end("child", parent="root")
@@ -50,6 +52,7 @@ class ProviderRetention(ProviderTopic):
         assert _kept(desk) == ["running"]
         assert harness.tick().pruned == 0
 
+    @counts_writes
     def test_a_tree_with_a_member_that_runs_stays(self, desk: Desk, harness: Harness) -> None:
         desk.end("root", _ended(0.0))
         desk.send(start("child", parent_instance="root"))
@@ -84,6 +87,7 @@ class ProviderRetention(ProviderTopic):
         assert harness.tick().pruned == 1
         assert _kept(desk) == []
 
+    @counts_writes
     def test_the_store_may_keep_for_ever_and_not_at_all(self, desk: Desk, harness: Harness) -> None:
         desk.end("a")
         desk.advance(365 * DAY)
@@ -107,6 +111,7 @@ class ProviderRetention(ProviderTopic):
         harness.tick()
         assert _kept(desk) == []
 
+    @counts_writes
     def test_many_go_in_bounded_commits_each_tree_in_one(self, desk: Desk, harness: Harness) -> None:
         for number in range(5):
             desk.end(f"i{number}")

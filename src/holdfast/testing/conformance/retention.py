@@ -17,6 +17,7 @@ from holdfast.model.records import DoneCommand, Queue, pair
 from holdfast.model.retention import OF_THE_STORE
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job
+from holdfast.testing.conformance.marks import counts_writes
 
 DAY = 86_400
 AT_ONCE = Backoff(base_s=0, jitter=0)
@@ -33,6 +34,7 @@ def _kept(harness: Harness) -> list[str]:
 class Keeping(Topic):
     """Pruning by the tick."""
 
+    @counts_writes
     def test_done_jobs_go_after_seven_days_and_failed_ones_after_thirty(self, harness: Harness) -> None:
         harness.enqueue_many(*(new_job(name, max_attempts=1) for name in "abcd"), new_job("e"))
         first, second = harness.lease(2)
@@ -77,6 +79,7 @@ class Keeping(Topic):
         assert harness.tick(keep).pruned == 2
         assert _kept(harness) == []
 
+    @counts_writes
     def test_a_job_and_its_manual_retries_go_together(self, harness: Harness) -> None:
         harness.enqueue("a")
         harness.ask(Cancel(job_id=A))
@@ -87,6 +90,7 @@ class Keeping(Topic):
         harness.advance(8 * DAY)
         assert harness.tick().pruned == 2
 
+    @counts_writes
     def test_one_commit_removes_no_more_than_its_limit(self, harness: Harness) -> None:
         harness.enqueue_many(*(new_job(f"j{number}") for number in range(5)))
         for grant in harness.lease(5):
@@ -152,6 +156,7 @@ def _end(harness: Harness, *names: str, queue: str = "default", failed: bool = F
 class KeepingByQueue(Topic):
     """Queues that are kept by a rule of their own."""
 
+    @counts_writes
     def test_a_queue_is_kept_as_it_says_and_the_others_as_the_store_says(self, harness: Harness) -> None:
         _keep(harness, "short", done_s=60, failed_s=120)
         _keep(harness, "long", done_s=400 * DAY)

@@ -39,6 +39,7 @@ from holdfast.model.times import FIRST, later
 from holdfast.rules.explain import explain
 from holdfast.rules.overlaps import fire_id
 from holdfast.testing.conformance.harness import BEGINNING, Harness, Topic
+from holdfast.testing.conformance.marks import counts_writes
 
 DAY = 86_400
 
@@ -81,6 +82,7 @@ def made(seconds: float, schedule_id: str = "s") -> str:
 class Fires(Topic):
     """By the timetable."""
 
+    @counts_writes
     def test_each_nominal_time_makes_one_job(self, harness: Harness) -> None:
         harness.ask(put(job_type="mail", param_overrides=raw({"to": "x"}), queue="slow", priority=7))
         assert next_wake(harness.engine) == harness.after(3600)

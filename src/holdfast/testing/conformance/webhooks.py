@@ -47,6 +47,7 @@ from holdfast.rules.deliveries import CLAIM_S
 from holdfast.stores.protocol import DeliveryQuery
 from holdfast.testing.conformance.commands import webhook
 from holdfast.testing.conformance.harness import Harness, Topic, break_here
+from holdfast.testing.conformance.marks import counts_writes
 
 URL = "https://receiver.example/hook"
 SECRET = "a-secret-of-ours"  # noqa: S105 - no one's
@@ -104,6 +105,7 @@ def owe(h: Harness, job_id: str = "a", **options: Any) -> Delivery:
 class Owed(Topic):
     """What is owed, and what it says."""
 
+    @counts_writes
     def test_without_a_webhook_nothing_is_owed(self, harness: Harness) -> None:
         harness.enqueue("a")
         harness.complete(harness.take())
@@ -556,6 +558,7 @@ class Webhooks(Topic):
         new = NewWebhook(**{"url": URL, "secrets": (SECRET,), **fields})
         return PutWebhook(webhook_id=webhook_id, webhook=new, replace=replace, allow=allow)
 
+    @counts_writes
     def test_a_webhook_is_what_it_was_asked_to_be(self, harness: Harness) -> None:
         made = harness.ask(self.put(events=("job.run.failed",), queues=("mail",)))
         assert made == Saved(id="hook", version=1, created=True)
@@ -570,6 +573,7 @@ class Webhooks(Topic):
         with harness.unchanged():
             assert harness.ask(self.put(events=("job.run.failed",), queues=("mail",))) == made
 
+    @counts_writes
     def test_an_id_belongs_to_one_webhook_unless_it_is_to_be_replaced(self, harness: Harness) -> None:
         harness.ask(self.put())
         harness.refused(IdReused, self.put(url="https://elsewhere.example/"), webhook_id="hook")
@@ -581,6 +585,7 @@ class Webhooks(Topic):
             harness.ask(self.put(url="https://elsewhere.example/", secrets=None, replace=True))
         harness.refused(IdReused, self.put(namespace="other", replace=True), webhook_id="hook")
 
+    @counts_writes
     def test_secrets_are_changed_one_after_the_other(self, harness: Harness) -> None:
         harness.ask(self.put())
         harness.ask(RotateSecret(webhook_id="hook", secret="second-secret"))  # noqa: S106 - no one's
