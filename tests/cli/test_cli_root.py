@@ -157,3 +157,8 @@ def test_a_reader_that_has_left_is_no_error(tmp_path):
     told = subprocess.run([*holdfast, "jobs", "ls"], env=env, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (told.returncode, told.stderr) == (0, b"")
+
+
+def test_the_interpreter_runs_the_command_without_its_script():
+    told = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout == f"holdfast, version {root.holdfast.__version__}\n"
