@@ -392,8 +392,8 @@ def test_those_of_one_process_are_served_in_the_order_they_came(hf, send):
             calls = []
             for number in range(8):
                 calls.append(pool.submit(notes.direct, number))
-                line = hf.held.line("mail")
-                while len(line._waiting) <= number:  # the line can only be seen from inside
+                waiters = hf.held.waiters("mail")
+                while len(waiters._waiting) <= number:  # they can only be seen from inside
                     hf.engine.store.wait(1 << 40, 0.001)
         for call in calls:
             call.result(60)

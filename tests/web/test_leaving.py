@@ -35,7 +35,7 @@ def store(coordinator):
 def test_a_job_is_not_leased_to_a_worker_that_has_gone_while_it_waited(coordinator, store):
     joined, left = threading.Event(), threading.Event()
     body = msgspec.json.encode(LeaseWish(lease=Lease(worker_id="gone"), wait_s=30))
-    with listening("line.joined", joined.set), listening("line.left", left.set):
+    with listening("lobby.joined", joined.set), listening("lobby.left", left.set):
         with dial(coordinator.url) as line:
             line.sendall(head("/api/v1/lease", method="POST", Content_Length=len(body)) + body)
             assert joined.wait(LONG)

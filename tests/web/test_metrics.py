@@ -225,7 +225,7 @@ def test_long_polls_are_counted_while_they_wait(watched):
     async def wait():
         waiting = [
             asyncio.create_task(coordinator.bell.wait(10**9, 20)),
-            asyncio.create_task(coordinator.line.lease(Lease(worker_id="w"), 20)),
+            asyncio.create_task(coordinator.lobby.lease(Lease(worker_id="w"), 20)),
         ]
         await asyncio.sleep(0)
         assert watched.figures()["holdfast_longpolls_open",] == 2

@@ -64,7 +64,7 @@ def test_whoever_has_waited_longest_is_served_first(api):
         answers[name] = lease(api, name, "rare", wait_s=20).json().get("grants", [])
 
     threads = []
-    with listening("line.joined", joined.release):
+    with listening("lobby.joined", joined.release):
         for name in ("first", "second"):
             threads.append(threading.Thread(target=wait, args=(name,)))
             threads[-1].start()

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast.app.waiting import Line, Patience, Vigil, Wait
+from holdfast.app.waiting import Patience, Vigil, Wait, Waiters
 from holdfast.errors import InvalidOperation, InvalidValue, ReservationConflict
 from holdfast.model.commands import Reserve
 from holdfast.model.outcomes import Refusal
@@ -88,7 +88,7 @@ class Reservation(Hold):
         held = self._app.held
         self._patience.begin(self.engine)
         vigil = self._vigil(self._patience)
-        with held.line(self.queue).turn(self._patience) as first:
+        with held.waiters(self.queue).turn(self._patience) as first:
             if not first:
                 raise vigil.late()
             while True:
@@ -165,13 +165,13 @@ class Held:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: set[Reservation] = set()
-        self._lines: dict[str, Line] = {}
+        self._waiters: dict[str, Waiters] = {}
         _everywhere.add(self)
 
-    def line(self, queue: str) -> Line:
-        """Give the line of those who wait for a queue."""
+    def waiters(self, queue: str) -> Waiters:
+        """Give those who wait for a queue."""
         with self._lock:
-            return self._lines.setdefault(queue, Line())
+            return self._waiters.setdefault(queue, Waiters())
 
     def add(self, reservation: Reservation) -> None:
         """Note one that was taken."""

@@ -63,7 +63,7 @@ class Patience:
         return self._given_up.is_set()
 
 
-class Line:
+class Waiters:
     """Who waits for one queue in this process."""
 
     def __init__(self) -> None:

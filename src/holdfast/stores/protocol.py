@@ -404,7 +404,7 @@ class Journalling(Protocol):
 
 
 @runtime_checkable
-class Placed(Protocol):
+class OnDisk(Protocol):
     """A store that lies somewhere on a disk."""
 
     @property

@@ -17,7 +17,7 @@ from holdfast.engine.engine import Engine
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import Timestamp, seconds_between
 from holdfast.model.workers import WorkerState
-from holdfast.stores.protocol import Placed, QueueCount, View
+from holdfast.stores.protocol import OnDisk, QueueCount, View
 from holdfast.stores.vitals import size_of
 
 #: How much longer than a look it takes until the next one.
@@ -79,7 +79,7 @@ class Census:
             jobs={(queue_name(one), one.status.value): one.count for one in counts},
             oldest=oldest,
             workers={state.value: states[state.value] for state in WorkerState},
-            store_bytes=size_of(Path(store.path)) if isinstance(store, Placed) else None,
+            store_bytes=size_of(Path(store.path)) if isinstance(store, OnDisk) else None,
         )
 
 

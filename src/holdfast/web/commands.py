@@ -37,7 +37,7 @@ async def post_lease(request: Request) -> Response:
         raise command.error()
     assert isinstance(command, Lease)
     # What is granted to who has gone would stand still until the lease is over.
-    leasing = coordinator.line.lease(command, wish.wait_s)
+    leasing = coordinator.lobby.lease(command, wish.wait_s)
     outcome = await (while_there(request, leasing) if wish.wait_s else leasing)
     if isinstance(outcome, Refusal):
         raise outcome.error()

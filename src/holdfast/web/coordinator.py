@@ -27,10 +27,10 @@ from holdfast.model.outcomes import Outcome, Refusal, refuse
 from holdfast.rules.access import may_reach, may_send, reaches_all, what_it_takes
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
-from holdfast.web.gathering import Asked, Gathering
+from holdfast.web.gathering import Gathering, Submission
 from holdfast.web.keeping import Keeper
 from holdfast.web.limits import Limits
-from holdfast.web.line import Line
+from holdfast.web.lobby import Lobby
 from holdfast.web.muster import Muster
 from holdfast.web.pages import Pages
 
@@ -77,7 +77,7 @@ class Coordinator:
         self._threads = ThreadPoolExecutor(THREADS, "holdfast-http")
         self.bell = Bell(engine, self._fail)
         self._gathering = Gathering(self._decided)
-        self.line = Line(self.bell, self._submit)
+        self.lobby = Lobby(self.bell, self._submit)
         #: What happens here, counted.
         self.counts = Counts()
         engine.told = self.counts.note
@@ -98,7 +98,7 @@ class Coordinator:
             loop.call_soon_threadsafe(self._fail, error)
 
         self.bell.start()
-        self._serving = asyncio.create_task(self.line.serve())
+        self._serving = asyncio.create_task(self.lobby.serve())
         if self._keeps:
             self._keeper = Keeper(self.engine, failed, self.webhook_allow)
             self._keeper.start()
@@ -168,10 +168,10 @@ class Coordinator:
         self.counts.refused(refusal)
         return refusal
 
-    def _decided(self, asked: Sequence[Asked]) -> list[list[Outcome]]:
+    def _decided(self, submissions: Sequence[Submission]) -> list[list[Outcome]]:
         """Decide the commands of several requests in one commit."""
         judged: list[list[Command | Refusal]] = [
-            list(one.commands) if one.access is None else self.admitted(one.access, one.commands) for one in asked
+            list(one.commands) if one.access is None else self.admitted(one.access, one.commands) for one in submissions
         ]
         commands = [one for some in judged for one in some if not isinstance(one, Refusal)]
         outcomes = iter(self.engine.submit_many(commands) if commands else ())

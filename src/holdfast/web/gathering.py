@@ -23,7 +23,7 @@ from holdfast.model.outcomes import Outcome
 log = logging.getLogger("holdfast.serve")
 
 
-class Asked(NamedTuple):
+class Submission(NamedTuple):
     """Commands of one request, and who sent them."""
 
     #: None for the coordinator itself.
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 #: Decides commands of several requests, in order, each with its outcomes. Blocks; called in one thread only.
-Decide = Callable[[Sequence[Asked]], list[list[Outcome]]]
+Decide = Callable[[Sequence[Submission]], list[list[Outcome]]]
 #: What became of one request.
 _Answer = list[Outcome] | Exception
 
@@ -43,7 +43,7 @@ class Gathering:
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self._thread = ThreadPoolExecutor(1, "holdfast-decide")
-        self._waiting: deque[tuple[Asked, asyncio.Future[list[Outcome]]]] = deque()
+        self._waiting: deque[tuple[Submission, asyncio.Future[list[Outcome]]]] = deque()
         #: A commit is under way, or about to begin.
         self._is_busy = False
 
@@ -51,7 +51,7 @@ class Gathering:
         """Have commands decided; the outcomes are durable. Raises what deciding them raised."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[Outcome]] = loop.create_future()
-        self._waiting.append((Asked(access, commands), answer))
+        self._waiting.append((Submission(access, commands), answer))
         if not self._is_busy:
             self._is_busy = True
             # Not at once: whatever arrived in the same turn of the loop goes along.
@@ -63,14 +63,14 @@ class Gathering:
         self._thread.shutdown()
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        taken: list[Asked] = []
+        taken: list[Submission] = []
         answers: list[asyncio.Future[list[Outcome]]] = []
         size = 0
         while self._waiting and (not taken or size + len(self._waiting[0][0].commands) <= BATCH):
-            asked, answer = self._waiting.popleft()
-            taken.append(asked)
+            submission, answer = self._waiting.popleft()
+            taken.append(submission)
             answers.append(answer)
-            size += len(asked.commands)
+            size += len(submission.commands)
 
         def work() -> None:
             found = self._settled(taken)
@@ -94,7 +94,7 @@ class Gathering:
             else:
                 answer.set_result(one)
 
-    def _settled(self, taken: Sequence[Asked]) -> list[_Answer]:
+    def _settled(self, taken: Sequence[Submission]) -> list[_Answer]:
         """Give what became of each, in order."""
         try:
             return list(self._decide(taken))
@@ -105,4 +105,4 @@ class Gathering:
                 log.exception("serve.broken", extra={"problem": repr(problem)})
                 return [problem]
             # One of them broke the code itself, and nothing was written. Each alone, so that no other pays for it.
-            return [found for asked in taken for found in self._settled([asked])]
+            return [found for submission in taken for found in self._settled([submission])]

@@ -45,7 +45,7 @@ def families(coordinator: Coordinator, found: Found) -> Iterator[Family]:
         [((direction,), count) for direction, count in engine.time.steps.items()],
         ("direction",),
     )
-    polls = coordinator.line.waiting + coordinator.bell.waiting
+    polls = coordinator.lobby.waiting + coordinator.bell.waiting
     yield one("holdfast_longpolls_open", "gauge", "Requests and streams that wait for something to happen.", polls)
     relaxed = engine.store.promises.durability is not Durability.SYNC
     yield one("holdfast_durability_relaxed", "gauge", "1 if an answer may be lost with the power.", relaxed)

@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(WorkerInfo).decode
 Opening = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
-class Access(NamedTuple):
+class Database(NamedTuple):
     """How the tables are reached."""
 
     path: str
@@ -49,15 +49,15 @@ class Access(NamedTuple):
 class SqliteBlobs:
     """The table `blobs`."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
-        self._access = access
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
         self._clock = clock
 
     def put(self, content: bytes) -> str:
         """Keep content, or renew its age."""
         digest = sha256(content).hexdigest()
         now = stamp(self._clock.now())
-        with self._access.write() as db:
+        with self._database.write() as db:
             if not db.execute(SQL["renew_blob"], (now, digest)).rowcount:
                 db.execute(SQL["insert_blob"], (digest, len(content), now, content))
         reach("blobs.written")
@@ -65,14 +65,14 @@ class SqliteBlobs:
 
     def get(self, digest: str) -> bytes:
         """Give content back, verified."""
-        with self._access.read() as db:
+        with self._database.read() as db:
             row = db.execute(SQL["blob"], (digest,)).fetchone()
         if row is None:
-            raise BlobMissing(f"{self._access.path}: there is no blob {digest:.80}.", digest=digest)
+            raise BlobMissing(f"{self._database.path}: there is no blob {digest:.80}.", digest=digest)
         content = bytes(row[0])
         if sha256(content).hexdigest() != digest:
             raise StoreDamaged(
-                f"{self._access.path}: the content of the blob {digest} is not what its name says.",
+                f"{self._database.path}: the content of the blob {digest} is not what its name says.",
                 hint="Restore a copy of the database.",
                 digest=digest,
             )
@@ -80,7 +80,7 @@ class SqliteBlobs:
 
     def has(self, digest: str) -> bool:
         """Tell whether it is there."""
-        with self._access.read() as db:
+        with self._database.read() as db:
             return db.execute(SQL["has_blob"], (digest,)).fetchone() is not None
 
     def sweep(self, before: Timestamp, limit: int) -> int:
@@ -89,7 +89,7 @@ class SqliteBlobs:
         Which blobs artifacts name is read ahead of the transaction, because it may be long: a run that adds one
         afterwards has put it not long ago, or was running already when the caller chose `before`.
         """
-        with self._access.read() as db:
+        with self._database.read() as db:
             old = db.execute(SQL["old_blobs"], (before,))
             first = old.fetchone()
             if first is None:
@@ -104,7 +104,7 @@ class SqliteBlobs:
             old.close()
         if not found:
             return 0
-        with self._access.write() as db:
+        with self._database.write() as db:
             # Asked again: a job may have been made from another one's parameters meanwhile, or the content put anew.
             return db.executemany(SQL["forget_blob"], [(digest, before) for digest in found]).rowcount
 
@@ -112,13 +112,13 @@ class SqliteBlobs:
 class SqliteLogs:
     """The table `run_logs`."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def add(self, lines: Sequence[tuple[RunId, LogLine]]) -> None:
         """Keep lines, numbered behind those of their run."""
         try:
-            with self._access.write() as db:
+            with self._database.write() as db:
                 last: dict[RunId, int] = {}
                 rows: list[tuple[str, int, str, str, str, str]] = []
                 for run_id, given in lines:
@@ -131,11 +131,11 @@ class SqliteLogs:
         except StoreClosed:
             raise
         except StoreError as error:
-            log.warning("logs.lost", extra={"file": self._access.path, "lines": len(lines), "error": error.message})
+            log.warning("logs.lost", extra={"file": self._database.path, "lines": len(lines), "error": error.message})
 
     def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[NumberedLine]:
         """Give lines."""
-        with self._access.read() as db:
+        with self._database.read() as db:
             rows = db.execute(SQL["lines_of_run"], (run_id, after, limit)).fetchall()
         return [NumberedLine(number, LogLine(*line)) for number, *line in rows]
 
@@ -146,10 +146,10 @@ class SqliteLogs:
 
     def sweep(self, before: Timestamp, limit: int) -> int:
         """Forget old lines."""
-        with self._access.read() as db:
+        with self._database.read() as db:
             if db.execute(SQL["has_old_lines"], (before,)).fetchone() is None:
                 return 0
-        with self._access.write() as db:
+        with self._database.write() as db:
             return db.execute(SQL["forget_lines"], (before, limit)).rowcount
 
 
@@ -158,12 +158,12 @@ class SqliteRoster:
 
     def __init__(
         self,
-        access: Access,
+        database: Database,
         clock: Clock,
         sessions: Sessions,
         reopen: Callable[[], AbstractContextManager[SqliteRoster]] | None,
     ) -> None:
-        self._access = access
+        self._database = database
         self._clock = clock
         self._sessions = sessions
         self._reopen = reopen
@@ -182,18 +182,18 @@ class SqliteRoster:
 
     def _soft(self, *statements: tuple[str, Sequence[object]]) -> None:
         try:
-            with self._access.write() as db:
+            with self._database.write() as db:
                 for statement, values in statements:
                     db.execute(statement, values)
         except StoreClosed:
             raise
         except StoreError as error:
             # The roster is only shown; the worker goes on without.
-            log.warning("roster.not_noted", extra={"file": self._access.path, "error": error.message})
+            log.warning("roster.not_noted", extra={"file": self._database.path, "error": error.message})
 
     def all(self) -> Sequence[WorkerInfo]:
         """Give all, `lost` and wishes filled in."""
-        with self._access.read() as db:
+        with self._database.read() as db:
             rows = db.execute(SQL["all_workers"]).fetchall()
         workers = [_worker(text, wish) for text, wish in rows]
         return shown(workers, self._sessions, stamp(self._clock.now()))
@@ -203,12 +203,12 @@ class SqliteRoster:
         if self._reopen is not None:
             with self._reopen() as other:
                 return other.ask(worker_id, wish)
-        with self._access.write() as db:
+        with self._database.write() as db:
             return db.execute(SQL["save_wish"], (wish.value, worker_id)).rowcount > 0
 
     def wish(self, worker_id: str) -> Wish | None:
         """Give the wish."""
-        with self._access.read() as db:
+        with self._database.read() as db:
             row = db.execute(SQL["wish"], (worker_id,)).fetchone()
         return None if row is None or row[0] is None else Wish(row[0])
 

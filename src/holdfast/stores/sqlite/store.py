@@ -29,7 +29,7 @@ from holdfast.points import reach
 from holdfast.stores.beside.sessions import LockedSessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
 from holdfast.stores.sqlite.batch import Batch
-from holdfast.stores.sqlite.beside import Access, SqliteBlobs, SqliteLogs, SqliteRoster
+from holdfast.stores.sqlite.beside import Database, SqliteBlobs, SqliteLogs, SqliteRoster
 from holdfast.stores.sqlite.check import findings
 from holdfast.stores.sqlite.connections import (
     BUSY_MS,
@@ -106,11 +106,11 @@ class SqliteStore:
         self._closed = False
         self._of_parent = False
         self._clock = clock = clock or SystemClock()
-        access = Access(path, self._write_beside, self._read_beside)
-        self.blobs = SqliteBlobs(access, clock)
-        self.logs = SqliteLogs(access)
+        database = Database(path, self._write_beside, self._read_beside)
+        self.blobs = SqliteBlobs(database, clock)
+        self.logs = SqliteLogs(database)
         self.sessions = LockedSessions(f"{path}-sessions", readonly=writer is None or is_network(filesystem_kind(path)))
-        self.workers = SqliteRoster(access, clock, self.sessions, self._reopened if writer is None else None)
+        self.workers = SqliteRoster(database, clock, self.sessions, self._reopened if writer is None else None)
         _open_stores.add(self)
 
     @classmethod
@@ -206,7 +206,7 @@ class SqliteStore:
         def here() -> AbstractContextManager[sqlite3.Connection]:
             return nullcontext(db)
 
-        return SqliteBlobs(Access(self.path, here, here), self._clock)
+        return SqliteBlobs(Database(self.path, here, here), self._clock)
 
     def _commit(self, batch: Batch, db: sqlite3.Connection) -> bool:
         """Make the batch durable; tell whether there was anything in it."""

@@ -1,4 +1,4 @@
-"""The line of those who wait for work. Whoever has waited longest is asked first, and all of them in one commit.
+"""The lobby: those who wait for work. Whoever has waited longest is asked first, and all of them in one commit.
 
 It is served when something happened, when somebody joins, and once a second, for delays and rates end by time alone. A
 lease that finds nothing writes nothing; one that is asked again under the same id gives what it gave before.
@@ -21,7 +21,7 @@ from holdfast.web.bell import Bell
 NAP_S = 1.0
 
 #: Has commands decided, without blocking the loop.
-Decide = Callable[[Sequence[Command]], Awaitable[list[Outcome]]]
+Submit = Callable[[Sequence[Command]], Awaitable[list[Outcome]]]
 
 
 class _Place(NamedTuple):
@@ -29,12 +29,12 @@ class _Place(NamedTuple):
     outcome: asyncio.Future[Outcome]
 
 
-class Line:
+class Lobby:
     """Leases that wait, oldest first."""
 
-    def __init__(self, bell: Bell, decide: Decide) -> None:
+    def __init__(self, bell: Bell, submit: Submit) -> None:
         self._bell = bell
-        self._decide = decide
+        self._submit = submit
         self._places: list[_Place] = []
         self._joined = asyncio.Event()
 
@@ -51,7 +51,7 @@ class Line:
         place = _Place(command, asyncio.get_running_loop().create_future())
         self._places.append(place)
         self._joined.set()
-        reach("line.joined")
+        reach("lobby.joined")
         try:
             async with asyncio.timeout(wait_s):
                 return await place.outcome
@@ -61,14 +61,14 @@ class Line:
         finally:
             if place in self._places:
                 self._places.remove(place)
-            reach("line.left")
+            reach("lobby.left")
 
     async def _last_try(self, place: _Place) -> Outcome:
         """Ask once more, at the end: under the same id it gives what was granted meanwhile, if anything was."""
-        return (await self._decide([place.command]))[0]
+        return (await self._submit([place.command]))[0]
 
     async def serve(self) -> None:
-        """Serve the line until the bell is closed."""
+        """Serve them until the bell is closed."""
         seen = -1
         while not self._bell.is_closed:
             self._joined.clear()
@@ -84,7 +84,7 @@ class Line:
         for at in range(0, len(places), MOST_COMMANDS):
             some = places[at : at + MOST_COMMANDS]
             try:
-                outcomes = await self._decide([place.command for place in some])
+                outcomes = await self._submit([place.command for place in some])
             except HoldfastError as problem:
                 for place in some:
                     if not place.outcome.done():
