@@ -207,8 +207,8 @@ class Served(Harness):
 
     def open(self):
         store = Client.open(self._url, clock=self.clock, patience_s=0)
-        once = store._link._once
-        store._link._once = lambda request, answer_s: once(request, max(answer_s, LOADED_S))
+        once = store._channel._once
+        store._channel._once = lambda request, answer_s: once(request, max(answer_s, LOADED_S))
         store.authority = lambda: self._engine
         store.names = not has(counts_writes)
         store.repeats = store.names and not has(sends_once) and is_drawn(REPEATED)

@@ -343,7 +343,7 @@ def test_a_turn_that_could_not_be_read_is_tried_again_and_not_counted(proxy, clo
 
         instance = adds.start(id="sum")
         w = hf.worker()
-        hf.engine.store._link._patience_s = 0.0
+        hf.engine.store._channel._patience_s = 0.0
         drive(w, lambda: w.pump.reported)
         w.turns._residents.clear()
         proxy.script = no_reading
@@ -360,7 +360,7 @@ def test_a_turn_that_could_not_be_read_is_tried_again_and_not_counted(proxy, clo
 def test_parameters_that_cannot_be_fetched_now_fail_no_job(proxy):
     proxy.script = lost_once(b"GET /api/v1/blobs", Fault.LOSE_REQUEST)
     with Holdfast(proxy.url) as hf:
-        hf.engine.store._link._patience_s = 0.0
+        hf.engine.store._channel._patience_s = 0.0
 
         @hf.task
         def size(text: str) -> int:
@@ -374,7 +374,7 @@ def test_parameters_that_cannot_be_fetched_now_fail_no_job(proxy):
 
 def test_an_enqueue_of_unknown_outcome_names_its_job_and_the_way_to_settle_it(proxy, clock):
     with Holdfast(proxy.url, clock=clock) as hf:
-        hf.engine.store._link._patience_s = 0.0
+        hf.engine.store._channel._patience_s = 0.0
 
         @hf.task(name="waits")
         def waits() -> str: ...
@@ -389,7 +389,7 @@ def test_an_enqueue_of_unknown_outcome_names_its_job_and_the_way_to_settle_it(pr
 
 def test_a_reservation_whose_renewal_was_not_answered_is_held_on(proxy, clock):
     with Holdfast(proxy.url, clock=clock) as hf:
-        hf.engine.store._link._patience_s = 0.0
+        hf.engine.store._channel._patience_s = 0.0
         hold = Hold(hf.engine, "", "own", by="me", ttl_s=60.0)
         assert hold.take() is None
         proxy.script = lambda *_: Weather(Fault.LOSE_ANSWER)

@@ -256,7 +256,7 @@ def test_a_feed_that_is_followed_goes_on_when_the_coordinator_is_back(tmp_path):
     with running(url) as serving:
         port = int(serving.url.rpartition(":")[2])
         hf = Holdfast(serving.url)
-        hf.engine.store._link._patience_s = 0.0
+        hf.engine.store._channel._patience_s = 0.0
         enqueue(hf.engine.store, 0, 2)
         events = hf.feed(follow=True)
         assert [next(events).seq, next(events).seq] == [1, 2]

@@ -60,8 +60,8 @@ def test_a_bomb_is_refused_and_the_connection_goes_on(url):
 
 def test_a_client_far_away_packs_and_unpacks_by_itself(url):
     store = HttpStore.open(url)
-    store._link.packs = True
-    store._link._client.headers["Accept-Encoding"] = "zstd, gzip"
+    store._channel.packs = True
+    store._channel._client.headers["Accept-Encoding"] = "zstd, gzip"
     jobs = tuple(new_job(f"far{n}", params={"text": "the same again"}) for n in range(200))
     sent = []
     with listening("http.sending", lambda: sent.append(1)):

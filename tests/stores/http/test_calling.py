@@ -14,7 +14,7 @@ from holdfast.errors import JobNotFound, StoreBusy, StoreClosed, StoreFailed
 from holdfast.points import listening
 from holdfast.stores.deadline import keeping_to
 from holdfast.stores.http import calling
-from holdfast.stores.http.calling import Link, Request
+from holdfast.stores.http.calling import Channel, Request
 from holdfast.stores.http.wire import NOW_HEADER, Problem, encode
 from holdfast.testing import ManualClock
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather
@@ -70,11 +70,11 @@ def _brief_pauses(monkeypatch):
 
 
 @pytest.fixture
-def link():
+def channel():
     made = []
 
     def make(url, patience_s=10.0, clock=None):
-        made.append(Link(url, None, clock or ManualClock(), patience_s))
+        made.append(Channel(url, None, clock or ManualClock(), patience_s))
         return made[-1]
 
     yield make
@@ -83,51 +83,51 @@ def link():
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_the_same_bytes_are_sent_again_when_it_says_not_now(link, status):
+def test_the_same_bytes_are_sent_again_when_it_says_not_now(channel, status):
     with Told((status, OURS, b""), (status, {}, b"<html>a proxy</html>")) as server:
-        assert link(server.url).send(WANTED) == b"fine"
+        assert channel(server.url).send(WANTED) == b"fine"
         assert server.asked == [("/api/v1/commands", WANTED.body)] * 3
 
 
-def test_a_refusal_is_final(link):
+def test_a_refusal_is_final(channel):
     problem = encode(Problem(type="", title="", status=404, detail="gone", code="job_not_found"))
     with Told((404, OURS, problem)) as server, pytest.raises(JobNotFound):
-        link(server.url).send(WANTED)
+        channel(server.url).send(WANTED)
     assert len(server.asked) == 1
 
 
-def test_whoever_finds_something_else_at_the_address_is_told_at_once(link):
+def test_whoever_finds_something_else_at_the_address_is_told_at_once(channel):
     with Told((404, {}, b"<html>")) as server, pytest.raises(StoreFailed, match="no answer of a coordinator"):
-        link(server.url).send(WANTED)
+        channel(server.url).send(WANTED)
     assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("foreign", [(200, {}, b"<html>Welcome to our hotel"), (500, {}, b"oops"), (302, {}, b"")])
-def test_what_somebody_in_between_says_is_not_taken_for_the_coordinators_word(link, foreign):
+def test_what_somebody_in_between_says_is_not_taken_for_the_coordinators_word(channel, foreign):
     with Told((200, OURS, b"met"), foreign) as server:
-        mine = link(server.url)
+        mine = channel(server.url)
         assert [mine.send(WANTED), mine.send(WANTED)] == [b"met", b"fine"]
         assert len(server.asked) == 3
 
 
-def test_nothing_is_sent_before_retry_after_has_passed_and_nobody_waits_longer_than_he_will(link):
+def test_nothing_is_sent_before_retry_after_has_passed_and_nobody_waits_longer_than_he_will(channel):
     later = (503, {**OURS, "Retry-After": "20"}, b"")
     with Told(later) as server, pytest.raises(StoreBusy) as told:
-        link(server.url, patience_s=5.0).send(WANTED)
+        channel(server.url, patience_s=5.0).send(WANTED)
     assert len(server.asked) == 1
     assert told.value.facts["retry_after_s"] == 20
 
 
-def test_one_attempt_is_one_attempt(link):
+def test_one_attempt_is_one_attempt(channel):
     with Told((503, OURS, b"")) as server, pytest.raises(StoreBusy):
-        link(server.url, patience_s=1000).send(WANTED, attempt_s=5.0)
+        channel(server.url, patience_s=1000).send(WANTED, attempt_s=5.0)
     assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_REQUEST, Fault.CUT_ANSWER])
-def test_whoever_runs_out_of_patience_learns_what_is_unknown_and_what_to_do(link, fault):
+def test_whoever_runs_out_of_patience_learns_what_is_unknown_and_what_to_do(channel, fault):
     with Told() as server, FaultProxy(server.url, lambda *_: Weather(fault)) as proxy:
-        mine = link(proxy.url, patience_s=0)
+        mine = channel(proxy.url, patience_s=0)
         with pytest.raises(StoreFailed, match="not known") as told:
             mine.send(DELICATE)
         assert "same ids" in told.value.hint
@@ -135,23 +135,23 @@ def test_whoever_runs_out_of_patience_learns_what_is_unknown_and_what_to_do(link
             mine.send(WANTED)
 
 
-def test_nobody_at_the_port_leaves_nothing_unknown(link):
+def test_nobody_at_the_port_leaves_nothing_unknown(channel):
     with pytest.raises(StoreBusy, match="Nothing was acknowledged"):
-        link("http://127.0.0.1:1", patience_s=0).send(DELICATE)
+        channel("http://127.0.0.1:1", patience_s=0).send(DELICATE)
 
 
 @pytest.mark.parametrize("fault", sorted(set(Fault) - {Fault.HOLE_ANSWER, Fault.HOLE_REQUEST}))
-def test_one_fault_of_the_link_is_not_noticed(link, fault):
+def test_one_fault_of_the_channel_is_not_noticed(channel, fault):
     fares = iter([Weather(fault)])
     with Told() as server, FaultProxy(server.url, lambda *_: next(fares, Weather())) as proxy:
-        assert link(proxy.url).send(DELICATE) == b"fine"
+        assert channel(proxy.url).send(DELICATE) == b"fine"
         assert set(server.asked) == {("/api/v1/commands", WANTED.body)}
 
 
 @pytest.mark.parametrize("hole", [Fault.HOLE_ANSWER, Fault.HOLE_REQUEST])
-def test_silence_ends_an_attempt(link, hole):
+def test_silence_ends_an_attempt(channel, hole):
     with Told() as server, FaultProxy(server.url) as proxy:
-        mine = link(proxy.url)
+        mine = channel(proxy.url)
         proxy.partition(hole)
         with pytest.raises(StoreBusy):
             mine.send(WANTED, attempt_s=0.05)
@@ -159,7 +159,7 @@ def test_silence_ends_an_attempt(link, hole):
         assert mine.send(WANTED, attempt_s=5.0) == b"fine"
 
 
-def test_an_answer_that_never_ends_is_given_up(link):
+def test_an_answer_that_never_ends_is_given_up(channel):
     clock = ManualClock()
 
     def slowly(*_):
@@ -167,12 +167,12 @@ def test_an_answer_that_never_ends_is_given_up(link):
         return Weather()
 
     with Told() as server, FaultProxy(server.url, slowly) as proxy, pytest.raises(StoreBusy, match="too slowly"):
-        link(proxy.url, patience_s=0, clock=clock).send(WANTED)
+        channel(proxy.url, patience_s=0, clock=clock).send(WANTED)
 
 
-def test_whoever_waits_for_a_limited_time_is_told_when_it_is_over(link):
+def test_whoever_waits_for_a_limited_time_is_told_when_it_is_over(channel):
     clock = ManualClock()
-    mine = link("http://127.0.0.1:1", patience_s=1000, clock=clock)
+    mine = channel("http://127.0.0.1:1", patience_s=1000, clock=clock)
     tries = []
 
     def go_on():
@@ -189,10 +189,10 @@ def test_whoever_waits_for_a_limited_time_is_told_when_it_is_over(link):
 
 
 @pytest.mark.parametrize(("left_s", "silent_s"), [(3.0, 5.0), (-1.0, 2.0), (float("inf"), 10.0)])
-def test_an_answer_may_be_late_by_a_moment_and_no_more(link, monkeypatch, left_s, silent_s):
+def test_an_answer_may_be_late_by_a_moment_and_no_more(channel, monkeypatch, left_s, silent_s):
     clock = ManualClock()
     with Told() as server, keeping_to(clock.monotonic() + left_s):
-        mine = link(server.url, clock=clock)
+        mine = channel(server.url, clock=clock)
         asked = []
         stream = mine._client.stream
         monkeypatch.setattr(mine._client, "stream", lambda *a, **b: (asked.append(b["timeout"]), stream(*a, **b))[1])
@@ -204,14 +204,14 @@ def test_an_answer_may_be_late_by_a_moment_and_no_more(link, monkeypatch, left_s
     assert asked[1].read == (silent_s if left_s < 10 else 13.0)
 
 
-def test_closing_lets_go_who_waits_to_send_again(link, monkeypatch):
+def test_closing_lets_go_who_waits_to_send_again(channel, monkeypatch):
     monkeypatch.setattr(calling, "FIRST_S", 1000.0)
-    mine = link("http://127.0.0.1:1", patience_s=10_000)
+    mine = channel("http://127.0.0.1:1", patience_s=10_000)
     with listening("http.again", mine.close), pytest.raises(StoreClosed):
         mine.send(WANTED)
 
 
-def test_a_connection_that_is_made_while_the_link_is_closed_is_closed_with_it(link, monkeypatch):
+def test_a_connection_that_is_made_while_the_channel_is_closed_is_closed_with_it(channel, monkeypatch):
     connect = socket.create_connection
     made = []
 
@@ -221,7 +221,7 @@ def test_a_connection_that_is_made_while_the_link_is_closed_is_closed_with_it(li
         return made[0]
 
     with Told() as server:
-        mine = link(server.url)
+        mine = channel(server.url)
         monkeypatch.setattr(socket, "create_connection", closing)
         assert mine.send(WANTED) == b"fine"
         assert made[0].fileno() == -1
@@ -229,9 +229,9 @@ def test_a_connection_that_is_made_while_the_link_is_closed_is_closed_with_it(li
             mine.send(WANTED)
 
 
-def test_an_answer_that_is_under_way_when_the_link_is_closed_still_arrives(link):
+def test_an_answer_that_is_under_way_when_the_channel_is_closed_still_arrives(channel):
     with Told() as server, FaultProxy(server.url) as proxy:
-        mine = link(proxy.url)
+        mine = channel(proxy.url)
 
         def close(*_):
             mine.close()
@@ -242,9 +242,9 @@ def test_an_answer_that_is_under_way_when_the_link_is_closed_still_arrives(link)
         assert mine._client.is_closed
 
 
-def test_an_error_that_is_no_error_of_the_link_is_not_hidden(link):
+def test_an_error_that_is_no_error_of_the_channel_is_not_hidden(channel):
     def strike():
         raise httpx2.InvalidURL("broken")
 
     with Told() as server, listening("http.sending", strike), pytest.raises(httpx2.InvalidURL):
-        link(server.url).send(WANTED)
+        channel(server.url).send(WANTED)

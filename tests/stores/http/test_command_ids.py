@@ -10,7 +10,7 @@ from holdfast.stores.http.wire import Facing
 from holdfast.testing.clock import START, ManualClock
 
 
-class _Link:
+class _Channel:
     time = ManualClock()
 
     def __init__(self):
@@ -22,10 +22,10 @@ class _Link:
 
 
 def test_a_renewal_gets_no_id_because_it_would_be_remembered_and_every_other_command_gets_one():
-    link = _Link()
-    store = HttpStore(link, Facing(version="1", durability="sync", seq=0, now=START.isoformat()))
+    channel = _Channel()
+    store = HttpStore(channel, Facing(version="1", durability="sync", seq=0, now=START.isoformat()))
     store.decide([RenewTurn(token=Token(1), lock_s=30.0)])
     store.decide([PauseDispatch()])
-    renewal, pause = link.sent
+    renewal, pause = channel.sent
     assert not renewal.get("cmd")
     assert len(pause["cmd"]) == 36

@@ -78,8 +78,8 @@ class _Answer(NamedTuple):
         return NOW_HEADER in self.headers
 
 
-class Link:
-    """The link to one coordinator. For any thread."""
+class Channel:
+    """The channel to one coordinator. For any thread."""
 
     def __init__(self, url: str, access_token: str | None, clock: Clock, patience_s: float) -> None:
         """Speak to the coordinator at `url`; give up on a request after `patience_s` seconds without an answer."""
@@ -158,7 +158,7 @@ class Link:
     def _talk(self) -> Iterator[None]:
         with self._lock:
             if self._closed.is_set():
-                raise StoreClosed(f"the link to {self.url} was closed; the request was not sent.")
+                raise StoreClosed(f"the channel to {self.url} was closed; the request was not sent.")
             self._talking += 1
         try:
             yield

@@ -38,7 +38,7 @@ from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
 from holdfast.stores.deadline import deadline
 from holdfast.stores.http.beside import HttpBlobs, HttpLogs, HttpRoster, NoSessions
-from holdfast.stores.http.calling import Link, Request
+from holdfast.stores.http.calling import Channel, Request
 from holdfast.stores.http.together import Together
 from holdfast.stores.http.view import HttpView
 from holdfast.stores.http.wire import (
@@ -76,9 +76,9 @@ _RENEWALS = (RenewTurn, RenewActivity, RenewSessions)
 class HttpStore:
     """A coordinator, as a store."""
 
-    def __init__(self, link: Link, facing: Facing) -> None:
+    def __init__(self, channel: Channel, facing: Facing) -> None:
         """Use a coordinator that has answered."""
-        self._link = link
+        self._channel = channel
         self.promises = Promises(
             name="http",
             durability=Durability(facing.durability),
@@ -86,9 +86,9 @@ class HttpStore:
             reopens=True,
             frozen_views=False,
         )
-        self.blobs = HttpBlobs(link)
-        self.logs = HttpLogs(link)
-        self.workers = HttpRoster(link)
+        self.blobs = HttpBlobs(channel)
+        self.logs = HttpLogs(channel)
+        self.workers = HttpRoster(channel)
         self.sessions = NoSessions()
         # Apart, because what becomes of them when no answer comes differs.
         self._repeatable = Together(partial(self._decide, is_repeatable=True), MOST_COMMANDS)
@@ -108,11 +108,11 @@ class HttpStore:
         Raises StoreBusy if nobody answers, Unauthorized if it knows better, InvalidValue for what is no access token.
         """
         token = access_token or os.environ.get("HOLDFAST_ACCESS_TOKEN") or ""
-        link = Link(url, _sendable(token), clock or SystemClock(), patience_s)
+        channel = Channel(url, _sendable(token), clock or SystemClock(), patience_s)
         try:
-            return cls(link, msgspec.json.decode(link.send(Request("GET", "/facing")), type=Facing))
+            return cls(channel, msgspec.json.decode(channel.send(Request("GET", "/facing")), type=Facing))
         except BaseException:
-            link.close()
+            channel.close()
             raise
 
     # --- commands, decided elsewhere ----------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class HttpStore:
     @property
     def clock(self) -> Clock:
         """The coordinator's time."""
-        return self._link.time
+        return self._channel.time
 
     def decide(self, commands: Sequence[Command], *, attempt_s: float | None = None) -> list[Outcome]:
         """Have the coordinator decide these, in order; those that fit into one request are committed together."""
@@ -144,7 +144,7 @@ class HttpStore:
         for portion in _portions(commands):
             body = b'{"commands":[%s]}' % b",".join(portion)
             sent = Request("POST", "/commands", body, is_repeatable=is_repeatable)
-            outcomes += msgspec.json.decode(self._link.send(sent, attempt_s=attempt_s), type=Outcomes).outcomes
+            outcomes += msgspec.json.decode(self._channel.send(sent, attempt_s=attempt_s), type=Outcomes).outcomes
         return outcomes
 
     def _named(self, command: Command) -> Command:
@@ -161,7 +161,7 @@ class HttpStore:
         """Open a view, whose look-ups are requests."""
 
         def look(what: Look) -> Seen:
-            answer = self._link.send(Request("POST", "/look", encode(what)), attempt_s=attempt_s)
+            answer = self._channel.send(Request("POST", "/look", encode(what)), attempt_s=attempt_s)
             return msgspec.json.decode(answer, type=Seen)
 
         # Its look-ups are made from the protocol itself, which no type checker can follow.
@@ -169,7 +169,7 @@ class HttpStore:
 
     def _changes(self, after: int, wait_s: float, attempt_s: float | None = None) -> int:
         asked = {"after": str(after), "wait": f"{wait_s:.3f}"}
-        answer = self._link.send(Request("GET", "/changes", params=asked, wait_s=wait_s), attempt_s=attempt_s)
+        answer = self._channel.send(Request("GET", "/changes", params=asked, wait_s=wait_s), attempt_s=attempt_s)
         return msgspec.json.decode(answer, type=Changes).seq
 
     def feed(self, after: int) -> Iterator[Entry]:
@@ -178,7 +178,7 @@ class HttpStore:
         return self._pages(self._page(after))
 
     def _page(self, after: int) -> FeedPage:
-        answer = self._link.send(Request("GET", "/feed", params={"after": str(after)}))
+        answer = self._channel.send(Request("GET", "/feed", params={"after": str(after)}))
         return msgspec.json.decode(answer, type=FeedPage)
 
     def _pages(self, page: FeedPage) -> Iterator[Entry]:
@@ -202,7 +202,7 @@ class HttpStore:
     def probe(self, webhook_id: str) -> str:
         """Have the coordinator try a webhook: it knows the secrets, and it is the one whose deliveries must arrive."""
         sent = Request("POST", f"/webhooks/{quote(webhook_id, safe='')}/test", b"{}", wait_s=PROBE_S)
-        return msgspec.json.decode(self._link.send(sent), type=Probed).delivery_id
+        return msgspec.json.decode(self._channel.send(sent), type=Probed).delivery_id
 
     # --- what the coordinator does by itself --------------------------------------------------------------------------
 
@@ -225,13 +225,13 @@ class HttpStore:
 
     def _refuse(self, done: str) -> NoReturn:
         raise InvalidOperation(
-            f"{self._link.url} is a coordinator; its store is {done} where it runs. Nothing was done.",
+            f"{self._channel.url} is a coordinator; its store is {done} where it runs. Nothing was done.",
             hint="Run the command on that machine, with --store naming the coordinator's own store.",
         )
 
     def close(self) -> None:
         """Hang up."""
-        self._link.close()
+        self._channel.close()
 
 
 def _portions(commands: Sequence[bytes]) -> Iterator[list[bytes]]:
