@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from holdfast.errors import InvalidValue
+from holdfast.model.payloads import NULL, admit_object
 from holdfast.model.times import Timestamp, parse_timestamp
 
 T = TypeVar("T")
@@ -91,6 +92,24 @@ def as_model(body: Any, **beside: Any) -> Any:
         if field.name not in beside and field.name in type(body).__struct_fields__:
             fields[field.name] = _value(field.name, field.type, getattr(body, field.name))
     return kind(**fields, **beside)
+
+
+def changes_of(body: Any, **beside: Any) -> Any:
+    """Give the changes that a body stands for, as `as_model` does. Raises InvalidValue if there are none."""
+    changes = as_model(body, **beside)
+    if not changes.given():
+        raise no_change()
+    return changes
+
+
+def no_change() -> InvalidValue:
+    """Say that there is nothing to do."""
+    return InvalidValue("there is nothing to change. Nothing was changed.", field="")
+
+
+def object_or_null(raw: msgspec.Raw, field: str = "params") -> msgspec.Raw:
+    """Give a payload that is an object, or NULL for none. Raises InvalidValue."""
+    return NULL if bytes(raw) == b"null" else admit_object(raw, field)
 
 
 def _value(name: str, hint: Any, value: Any) -> Any:

@@ -16,7 +16,7 @@ from holdfast.rules.access import FLOWS
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, Settled, done, told
 from holdfast.web.api.finding import found
-from holdfast.web.api.paging import Limit, NoNamespace, Page, cursor_of, place_in, sliced
+from holdfast.web.api.paging import USUAL, Limit, NoNamespace, Page, place_in, sliced
 
 
 class DecisionsQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,7 +24,7 @@ class DecisionsQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fiel
 
     state: Literal["open", "overdue", "answered"] | None = None
     instance: str | None = None
-    limit: Limit = 50
+    limit: Limit = USUAL
     cursor: str | None = None
 
 
@@ -53,13 +53,13 @@ async def list_decisions(ask: Ask[DecisionsQuery, None]) -> Response:
     query, now = ask.query, ask.now
     start = place_in(query.cursor, tuple[Timestamp, str])
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         having = view.all(Decision) if query.instance is None else view.decisions(query.instance)
         wanted = (one for one in map(state_of, having) if _is(one, query.state, now))
         kept, at = sliced(wanted, lambda one: (one.created_at, one.id), start, query.limit)
-        return Page(items=list(map(decision_row, kept)), next_cursor=at and cursor_of(at), as_of=view.seq)
+        return map(decision_row, kept), at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 async def get(ask: Ask[NoNamespace, None]) -> Response:

@@ -6,7 +6,7 @@ with all that waits, by who asks, and a refusal is raised.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from holdfast.model.times import Timestamp
 from holdfast.rules.access import roles_for
 from holdfast.rules.seeing import Sight, may_see, sight_in
 from holdfast.stores.protocol import View
-from holdfast.web.api.paging import Query
+from holdfast.web.api.paging import Page, Query, cursor_of
 from holdfast.web.bodies import answer
 from holdfast.web.coordinator import Coordinator
 
@@ -78,6 +78,10 @@ class Ask(Generic[Q, B]):
         """The namespace of lists and of what is made."""
         return self.named or ""
 
+    def id_of(self, chosen: str | None, *parts: str) -> str:
+        """Give the id that was chosen, or a new one."""
+        return self.new_id(*parts) if chosen is None else chosen
+
     def new_id(self, *parts: str) -> str:
         """Make an id; the same one for the same Idempotency-Key of the same caller."""
         if not self.key:
@@ -108,6 +112,15 @@ class Ask(Generic[Q, B]):
                 return work(view)
 
         return await self.coordinator.in_thread(looking)
+
+    async def page(self, find: Callable[[View], tuple[Iterable[T], Any]]) -> Response:
+        """Answer with the rows that are found, and a cursor to the place to go on behind; None: there are no more."""
+
+        def looking(view: View) -> Page[T]:
+            rows, place = find(view)
+            return Page(items=list(rows), next_cursor=None if place is None else cursor_of(place), as_of=view.seq)
+
+        return told(await self.look(looking))
 
     def reasons(self, view: View) -> Reasons:
         """Give what says why jobs are where they are."""

@@ -1,4 +1,4 @@
-"""Things by the id in a path.
+"""Things by the id in a path, and those that have names listed by them.
 
 What somebody may not see is not there, nor what is in another namespace than was named. Whoever sees nothing of a kind
 is told so, whatever is there.
@@ -6,7 +6,10 @@ is told so, whatever is there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
+
+from starlette.responses import Response
 
 from holdfast.errors import (
     DecisionNotFound,
@@ -31,6 +34,7 @@ from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.seeing import home_of, may_see_some
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import Ask
+from holdfast.web.api.paging import PageQuery, place_in, sliced
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N", Template, Schedule)
@@ -59,6 +63,19 @@ def found_named(ask: Ask[Any, Any], view: View, kind: type[N], word: str) -> N:
     if there is None or not ask.sees(there, view):
         there = view.by_name(kind, ask.namespace, word)
     return _demanded(ask, view, kind, word, there)
+
+
+async def list_named(ask: Ask[PageQuery, None], kind: type[N], row: Callable[[N], Any]) -> Response:
+    """List the templates or schedules of a namespace by name. Raises Forbidden."""
+    ask.demand_list(namespace=ask.namespace)
+    start = place_in(ask.query.cursor, str)
+
+    def rows(view: View) -> Any:
+        mine = (one for one in view.all(kind) if one.namespace == ask.namespace)
+        kept, at = sliced(mine, lambda one: one.name, start, ask.query.limit)
+        return map(row, kept), at
+
+    return await ask.page(rows)
 
 
 def _demanded(ask: Ask[Any, Any], view: View, kind: type[R], key: str, record: R | None) -> R:

@@ -66,7 +66,7 @@ async def start(ask: Ask[NoNamespace, StartBody]) -> Response:
     body = ask.body
     command = start_command(
         body.workflow,
-        ask.new_id("instance") if body.id is None else body.id,
+        ask.id_of(body.id, "instance"),
         body.input,
         version=body.version,
         signals=[(one.name, _text(one.data)) for one in body.signals],

@@ -19,7 +19,7 @@ from holdfast.web.api.bodies import ReasonBody
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.finding import found
 from holdfast.web.api.jobs import JobBody, new_job
-from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, walked
+from holdfast.web.api.paging import Page, PageQuery, Query, place_in, walked
 
 #: Members of a group; and those that are shown unless more are asked for.
 MOST, SHOWN = 10_000, 200
@@ -82,7 +82,7 @@ async def list_groups(ask: Ask[GroupsQuery, None]) -> Response:
     query = ask.query
     start = place_in(query.cursor, tuple[Timestamp, str])
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         kept, at = walked(
             lambda before, limit: view.groups(
                 GroupQuery(namespace=ask.namespace, status=query.status, before=before, limit=limit)
@@ -91,9 +91,9 @@ async def list_groups(ask: Ask[GroupsQuery, None]) -> Response:
             start,
             query.limit,
         )
-        return Page(items=list(map(group_row, kept)), next_cursor=at and cursor_of(at), as_of=view.seq)
+        return map(group_row, kept), at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 async def create(ask: Ask[Query, GroupBody]) -> Response:
@@ -102,7 +102,7 @@ async def create(ask: Ask[Query, GroupBody]) -> Response:
     if len(body.members) > MOST:
         raise PayloadTooLarge(f"{len(body.members):,} members are more than {MOST:,}. Nothing was stored.")
     command = CreateGroup(
-        group_id=ask.new_id("group") if body.group_id is None else body.group_id,
+        group_id=ask.id_of(body.group_id, "group"),
         members=tuple(
             JobId(one) if isinstance(one, str) else new_job(ask, one, at) for at, one in enumerate(body.members)
         ),

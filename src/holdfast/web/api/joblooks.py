@@ -17,7 +17,7 @@ from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import JobQuery, View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.finding import found
-from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, walked
+from holdfast.web.api.paging import Page, PageQuery, Query, place_in, walked
 
 
 class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ async def list_jobs(ask: Ask[JobsQuery, None]) -> Response:
             name in mine and (not equals or mine[name] == value) for name, equals, value in tags
         )
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         def behind_place(at: tuple[Timestamp, str] | None, limit: int) -> list[Job]:
             jobs = view.jobs(
                 JobQuery(
@@ -92,10 +92,9 @@ async def list_jobs(ask: Ask[JobsQuery, None]) -> Response:
 
         jobs, at = walked(behind_place, _place, start, query.limit, keep if wanted or tags else None)
         reasons = ask.reasons(view)
-        rows = [job_row(job, reasons.of(job)) for job in jobs]
-        return Page(items=rows, next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
+        return [job_row(job, reasons.of(job)) for job in jobs], at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 def _place(job: Job) -> tuple[Timestamp, str]:

@@ -14,7 +14,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.outcomes import CancelAnswer, Changed, Enqueued, Submitted
 from holdfast.model.payloads import EMPTY, NULL, admit_object
 from holdfast.model.templates import Template
-from holdfast.web.api.bodies import ReasonBody, as_model, strict, strict_whole
+from holdfast.web.api.bodies import ReasonBody, as_model, changes_of, object_or_null, strict, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, told
 from holdfast.web.api.finding import found_named
 from holdfast.web.api.paging import Query
@@ -97,7 +97,7 @@ def new_job(ask: Ask[Any, Any], body: Any, number: int = 0) -> NewJob:
         )
     made: NewJob = as_model(
         body,
-        job_id=JobId(body.job_id if body.job_id is not None else ask.new_id("job", str(number))),
+        job_id=JobId(ask.id_of(body.job_id, "job", str(number))),
         params=admit_object(body.params),
         namespace=ask.namespace,
     )
@@ -115,7 +115,7 @@ async def create(ask: Ask[Query, Any]) -> Response:
                 "template: it says all but the id and the parameters. Nothing was stored.", field="template"
             )
         template = await ask.look(lambda view: found_named(ask, view, Template, body.template))
-        job_id = JobId(body.job_id if body.job_id is not None else ask.new_id("job", "0"))
+        job_id = JobId(ask.id_of(body.job_id, "job", "0"))
         outcome = await ask.order(
             UseTemplate(template_id=template.template_id, job_id=job_id, params=admit_object(body.params), cmd=ask.key)
         )
@@ -146,9 +146,7 @@ async def create_batch(ask: Ask[Query, Batch]) -> Response:
 
 async def update(ask: Ask[Query, Any]) -> Response:
     """Edit a job that waits."""
-    changes: JobChanges = as_model(ask.body)
-    if not changes.given():
-        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+    changes: JobChanges = changes_of(ask.body)
     return _placed(await ask.order(Update(job_id=_id(ask), changes=changes, cmd=ask.key)))
 
 
@@ -180,8 +178,7 @@ async def retry(ask: Ask[Query, RetryBody]) -> Response:
 async def retried(ask: Ask[Any, RetryBody], job_id: JobId) -> Response:
     """Run an ended job again, and answer with the new one."""
     body = ask.body
-    new_id = JobId(ask.new_id("job", "0") if body.job_id is None else body.job_id)
-    params = NULL if body.params == NULL else admit_object(body.params)
+    new_id, params = JobId(ask.id_of(body.job_id, "job", "0")), object_or_null(body.params)
     command = Retry(job_id=job_id, new_job_id=new_id, params=params, priority=body.priority, cmd=ask.key)
     return submitted(await ask.order(command))
 

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.engine.records.queues import FullQueue, QueueRow, full_queue, queue_rows
-from holdfast.errors import InvalidValue, QueueNotFound
+from holdfast.errors import QueueNotFound
 from holdfast.model.commands import (
     Command,
     Normalize,
@@ -19,9 +19,9 @@ from holdfast.model.commands import (
 )
 from holdfast.model.events import QueueChanges
 from holdfast.stores.protocol import View
-from holdfast.web.api.bodies import Empty, ReasonBody, as_model, strict_whole
+from holdfast.web.api.bodies import Empty, ReasonBody, changes_of, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
-from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, cursor_of, place_in, sliced
+from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, place_in, sliced
 
 ChangesBody = strict_whole(QueueChanges)
 
@@ -31,11 +31,10 @@ async def list_queues(ask: Ask[PageQuery, None]) -> Response:
     ask.demand_list(namespace=ask.namespace)
     start = place_in(ask.query.cursor, str)
 
-    def page(view: View) -> Any:
-        rows, at = sliced(queue_rows(view, ask.now, ask.namespace), lambda row: row.name, start, ask.query.limit)
-        return Page(items=rows, next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
+    def rows(view: View) -> Any:
+        return sliced(queue_rows(view, ask.now, ask.namespace), lambda row: row.name, start, ask.query.limit)
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 async def get(ask: Ask[Query, None]) -> Response:
@@ -54,9 +53,7 @@ async def get(ask: Ask[Query, None]) -> Response:
 
 async def update(ask: Ask[Query, Any]) -> Response:
     """Change the limits of a queue."""
-    changes: QueueChanges = as_model(ask.body)
-    if not changes.given():
-        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+    changes: QueueChanges = changes_of(ask.body)
     return await _ordered(ask, SetQueue(queue=_queue(ask), namespace=ask.namespace, changes=changes, cmd=ask.key))
 
 

@@ -24,7 +24,7 @@ from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty
 from holdfast.web.api.endpoints import Ask, Endpoint, told
 from holdfast.web.api.jobs import JobBody, new_job
-from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, sliced
+from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
 from holdfast.web.leaving import while_there
 
 #: Seconds between two tries when nothing happens: reservations end by time alone.
@@ -90,24 +90,23 @@ async def list_reservations(ask: Ask[ReservationsQuery, None]) -> Response:
     ask.demand_list(namespace=ask.namespace)
     start = place_in(ask.query.cursor, tuple[Timestamp, str])
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         listed = newest(view) if ask.query.all else list(active(view))
         mine = [one for one in listed if one.namespace == ask.namespace]
         kept, at = sliced(
             mine, lambda one: (one.reserved_at, one.reservation_id), start, ask.query.limit, newest_first=True
         )
         now = ask.now
-        rows = [reservation_row(one, direct_job(view, one), now) for one in kept]
-        return Page(items=rows, next_cursor=at and cursor_of(at), as_of=view.seq)
+        return [reservation_row(one, direct_job(view, one), now) for one in kept], at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 async def reserve(ask: Ask[Query, ReserveBody]) -> Response:
     """Hold a queue."""
     body = ask.body
     command = Reserve(
-        reservation_id=ask.new_id("reservation") if body.reservation_id is None else body.reservation_id,
+        reservation_id=ask.id_of(body.reservation_id, "reservation"),
         queue=body.queue,
         reserved_by=body.reserved_by or ask.access.name or "somebody of this machine",
         ttl_s=body.ttl_s,

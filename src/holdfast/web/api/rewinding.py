@@ -66,7 +66,7 @@ async def reset(ask: Ask[NoNamespace, ResetBody]) -> Response:
 async def fork(ask: Ask[NoNamespace, ForkBody]) -> Response:
     """Begin another instance with a copy of this one's history up to an event."""
     body, one = ask.body, ask.path["instance_id"]
-    chosen = ask.new_id("instance") if body.id is None else demand_instance_id(body.id)
+    chosen = demand_instance_id(ask.id_of(body.id, "instance"))
     given = None if bytes(body.input) == b"null" else bytes(admit_object(body.input, "input")).decode()
 
     def made(view: View) -> ForkInstance:

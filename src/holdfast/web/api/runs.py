@@ -23,7 +23,7 @@ from holdfast.stores.protocol import JobQuery, View
 from holdfast.web.api.endpoints import BYTES, TEXT, Ask, Endpoint, told
 from holdfast.web.api.finding import found
 from holdfast.web.api.jobs import RetryBody, retried
-from holdfast.web.api.paging import LOOKED_AT, MOST, Page, PageQuery, Query, cursor_of, place_in
+from holdfast.web.api.paging import LOOKED_AT, MOST, Page, PageQuery, Query, place_in
 
 #: A run's place in lists: its job's, and its number.
 Place = tuple[Timestamp, str, int]
@@ -43,16 +43,16 @@ async def list_runs(ask: Ask[RunsQuery, None]) -> Response:
     query = ask.query
     start: Place | None = place_in(query.cursor, Place)
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         if query.job_id is None:
             ask.demand_list(namespace=ask.namespace)
             kept, at = _newest(view, ask, start)
         else:
             job = found(ask, view, Job, query.job_id)
             kept, at = _of([job], view, query, start, [])
-        return Page(items=list(map(run_row, kept)), next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
+        return map(run_row, kept), at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 def _newest(view: View, ask: Ask[RunsQuery, None], start: Place | None) -> tuple[list[Run], Place | None]:

@@ -29,7 +29,6 @@ from holdfast.model.commands import (
 )
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Backfilled, Submitted
-from holdfast.model.payloads import NULL
 from holdfast.model.schedules import NewSchedule, Schedule, ScheduleChanges
 from holdfast.model.times import Timestamp, parse_timestamp
 from holdfast.rules.definitions import fault_in_itself
@@ -37,12 +36,12 @@ from holdfast.rules.firing import backfill_size
 from holdfast.rules.overlaps import latest_instance
 from holdfast.rules.timetable import preview
 from holdfast.stores.protocol import View
-from holdfast.web.api.bodies import Empty, ReasonBody, as_model, strict
+from holdfast.web.api.bodies import Empty, ReasonBody, as_model, changes_of, object_or_null, strict
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named
+from holdfast.web.api.finding import found_named, list_named
 from holdfast.web.api.jobs import submitted
-from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, cursor_of, place_in, sliced
-from holdfast.web.api.templates import Stored, Use, object_or_null, stored
+from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query
+from holdfast.web.api.templates import Stored, Use, stored
 
 #: Fires that are shown with a schedule; and that a preview shows at most.
 SHOWN, MOST = 5, 1000
@@ -96,15 +95,7 @@ class BackfillMade(msgspec.Struct, frozen=True):
 
 async def list_schedules(ask: Ask[PageQuery, None]) -> Response:
     """List schedules by name."""
-    ask.demand_list(namespace=ask.namespace)
-    start = place_in(ask.query.cursor, str)
-
-    def page(view: View) -> Any:
-        mine = (one for one in view.all(Schedule) if one.namespace == ask.namespace)
-        kept, at = sliced(mine, lambda one: one.name, start, ask.query.limit)
-        return Page(items=list(map(schedule_row, kept)), next_cursor=at and cursor_of(at), as_of=view.seq)
-
-    return told(await ask.look(page))
+    return await list_named(ask, Schedule, schedule_row)
 
 
 async def create(ask: Ask[Query, Any]) -> Response:
@@ -112,7 +103,7 @@ async def create(ask: Ask[Query, Any]) -> Response:
     body = ask.body
     overrides = object_or_null(body.param_overrides, "param_overrides")
     new = as_model(body, namespace=ask.namespace, param_overrides=overrides)
-    chosen = ask.new_id("schedule") if body.schedule_id is None else body.schedule_id
+    chosen = ask.id_of(body.schedule_id, "schedule")
     return stored(await ask.order(PutSchedule(schedule_id=chosen, schedule=new, cmd=ask.key)))
 
 
@@ -135,11 +126,8 @@ async def get(ask: Ask[Query, None]) -> Response:
 async def update(ask: Ask[Query, Any]) -> Response:
     """Change a schedule."""
     version = ask.version()
-    changes: ScheduleChanges = as_model(
-        ask.body, param_overrides=object_or_null(ask.body.param_overrides, "param_overrides")
-    )
-    if not changes.given():
-        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+    overrides = object_or_null(ask.body.param_overrides, "param_overrides")
+    changes: ScheduleChanges = changes_of(ask.body, param_overrides=overrides)
     schedule_id = await _id(ask)
     command = UpdateSchedule(schedule_id=schedule_id, changes=changes, version=version, cmd=ask.key)
     return stored(await ask.order(command))
@@ -168,8 +156,7 @@ async def reset(ask: Ask[Query, Empty]) -> Response:
 
 async def trigger(ask: Ask[Query, Use]) -> Response:
     """Make a job of a schedule now, or begin an instance."""
-    job_id = JobId(ask.new_id("job", "0") if ask.body.job_id is None else ask.body.job_id)
-    params = NULL if ask.body.params == NULL else object_or_null(ask.body.params, "params")
+    job_id, params = JobId(ask.id_of(ask.body.job_id, "job", "0")), object_or_null(ask.body.params)
     return submitted(await ask.order(Trigger(schedule_id=await _id(ask), job_id=job_id, params=params, cmd=ask.key)))
 
 
@@ -177,7 +164,7 @@ async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
     """Make the jobs of nominal times of the past; `backfill_id` makes it repeatable."""
     body = ask.body
     since, until = parse_timestamp(body.since, "since"), parse_timestamp(body.until, "until")
-    chosen = ask.new_id("backfill") if body.backfill_id is None else body.backfill_id
+    chosen = ask.id_of(body.backfill_id, "backfill")
     found = await ask.look(lambda view: _found(ask, view))
     fires = await ask.coordinator.in_thread(lambda: backfill_size(found, since, until))
     count, at = 0, since

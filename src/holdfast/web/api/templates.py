@@ -8,18 +8,17 @@ import msgspec
 from starlette.responses import Response
 
 from holdfast.engine.records.plans import FullTemplate, TemplateRow, full_template, template_row
-from holdfast.errors import InvalidValue
 from holdfast.model.commands import ArchiveTemplate, DeleteTemplate, PutTemplate, UseTemplate
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Saved, Submitted
-from holdfast.model.payloads import NULL, admit_object
+from holdfast.model.payloads import NULL
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.stores.protocol import View
-from holdfast.web.api.bodies import Empty, as_model, strict, strict_whole
+from holdfast.web.api.bodies import Empty, as_model, no_change, object_or_null, strict, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named
+from holdfast.web.api.finding import found_named, list_named
 from holdfast.web.api.jobs import submitted
-from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, sliced
+from holdfast.web.api.paging import Page, PageQuery, Query
 
 TemplateBody = strict(NewTemplate, without=("namespace",), beside={"template_id": (str | None, None)})
 OptionsBody = strict_whole(JobOptions)
@@ -61,22 +60,14 @@ def stored(outcome: Any) -> Response:
 
 async def list_templates(ask: Ask[PageQuery, None]) -> Response:
     """List templates by name."""
-    ask.demand_list(namespace=ask.namespace)
-    start = place_in(ask.query.cursor, str)
-
-    def page(view: View) -> Any:
-        mine = (one for one in view.all(Template) if one.namespace == ask.namespace)
-        kept, at = sliced(mine, lambda one: one.name, start, ask.query.limit)
-        return Page(items=list(map(template_row, kept)), next_cursor=at and cursor_of(at), as_of=view.seq)
-
-    return told(await ask.look(page))
+    return await list_named(ask, Template, template_row)
 
 
 async def create(ask: Ask[Query, Any]) -> Response:
     """Make a template."""
     body = ask.body
     new = as_model(body, namespace=ask.namespace, default_params=object_or_null(body.default_params, "default_params"))
-    chosen = ask.new_id("template") if body.template_id is None else body.template_id
+    chosen = ask.id_of(body.template_id, "template")
     return stored(await ask.order(PutTemplate(template_id=chosen, template=new, cmd=ask.key)))
 
 
@@ -92,7 +83,7 @@ async def update(ask: Ask[Query, TemplateChanges]) -> Response:
     given = {name: getattr(body, name) for name in body.__struct_fields__}
     given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
     if not given:
-        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+        raise no_change()
     if "options" in given:
         given["options"] = as_model(given["options"])
     if "default_params" in given:
@@ -126,15 +117,9 @@ async def archive(ask: Ask[Query, Empty]) -> Response:
 async def enqueue(ask: Ask[Query, Use]) -> Response:
     """Make a job from a template."""
     found = await ask.look(lambda view: _found(ask, view))
-    job_id = JobId(ask.new_id("job", "0") if ask.body.job_id is None else ask.body.job_id)
-    params = object_or_null(ask.body.params, "params")
+    job_id, params = JobId(ask.id_of(ask.body.job_id, "job", "0")), object_or_null(ask.body.params)
     command = UseTemplate(template_id=found.template_id, job_id=job_id, params=params, cmd=ask.key)
     return submitted(await ask.order(command))
-
-
-def object_or_null(raw: msgspec.Raw, field: str) -> msgspec.Raw:
-    """Give a payload that is an object, or NULL for none. Raises InvalidValue."""
-    return NULL if bytes(raw) == b"null" else admit_object(raw, field)
 
 
 def _found(ask: Ask[Any, Any], view: View) -> Template:

@@ -21,16 +21,15 @@ from holdfast.engine.records.webhooks import (
     full_delivery,
     webhook_row,
 )
-from holdfast.errors import InvalidValue
 from holdfast.model.commands import DeleteWebhook, ProbeWebhook, PutWebhook, Redeliver, UpdateWebhook
 from holdfast.model.outcomes import Refusal, Saved
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, Webhook, WebhookChanges
 from holdfast.stores.protocol import View
-from holdfast.web.api.bodies import Empty, as_model, strict_whole
+from holdfast.web.api.bodies import Empty, changes_of, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
 from holdfast.web.api.finding import found
-from holdfast.web.api.paging import Page, PageQuery, Query, cursor_of, place_in, sliced
+from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
 
 ChangesBody = strict_whole(WebhookChanges)
 Place = tuple[Timestamp, str]
@@ -69,12 +68,12 @@ async def list_webhooks(ask: Ask[PageQuery, None]) -> Response:
     ask.demand_list(namespace=ask.namespace)
     start = place_in(ask.query.cursor, Place)
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         mine = (one for one in view.all(Webhook) if one.namespace == ask.namespace)
         kept, at = sliced(mine, lambda one: (one.created_at, one.webhook_id), start, ask.query.limit)
-        return Page(items=list(map(webhook_row, kept)), next_cursor=at and cursor_of(at), as_of=view.seq)
+        return map(webhook_row, kept), at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 async def create(ask: Ask[Query, WebhookBody]) -> Response:
@@ -103,9 +102,7 @@ async def get(ask: Ask[Query, None]) -> Response:
 
 async def update(ask: Ask[Query, Any]) -> Response:
     """Change a webhook; what it is owed stays."""
-    changes: WebhookChanges = as_model(ask.body)
-    if not changes.given():
-        raise InvalidValue("there is nothing to change. Nothing was changed.", field="")
+    changes: WebhookChanges = changes_of(ask.body)
     webhook_id = ask.path["webhook_id"]
     allow = tuple(ask.coordinator.webhook_allow)
     await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.key))
@@ -147,14 +144,12 @@ async def list_deliveries(ask: Ask[DeliveriesQuery, None]) -> Response:
             and (start is None or place(one) < start)
         )
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         listed = nlargest(query.limit + 1, filter(keep, view.all(Delivery)), key=place)
-        more = len(listed) > query.limit
-        rows = [delivery_row(one) for one in listed[: query.limit]]
-        after = cursor_of(place(listed[query.limit - 1])) if more else None
-        return Page(items=rows, next_cursor=after, as_of=view.seq)
+        at = place(listed[query.limit - 1]) if len(listed) > query.limit else None
+        return map(delivery_row, listed[: query.limit]), at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 async def get_delivery(ask: Ask[Query, None]) -> Response:

@@ -31,8 +31,7 @@ from holdfast.rules.mail import is_expected
 from holdfast.rules.seeing import started_by
 from holdfast.stores.protocol import InstanceQuery, View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
-from holdfast.web.api.paging import Limit as PageLimit
-from holdfast.web.api.paging import NoNamespace, Page, cursor_of, place_in, walked
+from holdfast.web.api.paging import USUAL, Limit, NoNamespace, Page, place_in, walked
 
 #: A place in the list: the number of an instance; or the id of one that nobody has begun, those come first.
 Place = int | str
@@ -47,7 +46,7 @@ class InstancesQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fiel
     parent: str | None = None
     #: The code of its reason, such as waiting or blocked.
     reason: str | None = None
-    limit: PageLimit = 50
+    limit: Limit = USUAL
     cursor: str | None = None
 
 
@@ -56,7 +55,7 @@ class HistoryQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields
 
     execution: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
     before: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
-    limit: PageLimit = 50
+    limit: Limit = USUAL
     cursor: str | None = None
 
 
@@ -86,7 +85,7 @@ async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
     query, own = ask.query, ask.submitter(namespace=FLOWS)
     start: Place | None = place_in(query.cursor, Place)
 
-    def page(view: View) -> Any:
+    def rows(view: View) -> Any:
         ids: list[str] = []
         at: Place | None = None
         if not isinstance(start, int) and query.status in (None, *GOING):
@@ -94,13 +93,12 @@ async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
             waiting = [one for one in waiting if own is None or started_by(one, view) == own]
             ids = waiting[: query.limit]
             at = ids[-1] if len(waiting) > query.limit else None
-        rows = _rows(ask, view, ids)
+        begun: list[Any] = []
         if at is None:
             begun, at = _begun(ask, view, own, start if isinstance(start, int) else None, query.limit - len(ids))
-            rows += begun
-        return Page(items=rows, next_cursor=None if at is None else cursor_of(at), as_of=view.seq)
+        return [*_rows(ask, view, ids), *begun], at
 
-    return told(await ask.look(page))
+    return await ask.page(rows)
 
 
 def _begun(
@@ -163,20 +161,20 @@ async def history(ask: Ask[HistoryQuery, None]) -> Response:
     query = ask.query
     before: int | None = place_in(query.cursor, int) or query.before
 
-    def page(view: View) -> Any:
+    def found(view: View) -> Any:
         one, blobs = _found(ask, view), ask.engine.store.blobs
         number = query.execution or state_of(view, blobs, one).execution_id
         execution = view.get(Execution, execution_key(one, number))
         if execution is None:
             if query.execution is not None:
                 raise NotFound(f"instance {one!r:.220} has no execution {number}.", instance=one[:200])
-            return Page(items=[], next_cursor=None, as_of=view.seq)
+            return [], None
         top = execution.last_event_id + 1 if before is None else min(before, execution.last_event_id + 1)
         rows, more = _events_before(view, execution.history_id, top, query.limit)
         events = events_of(blobs, rows, number, one)[::-1]
-        return Page(items=events, next_cursor=cursor_of(events[-1].event_id) if more else None, as_of=view.seq)
+        return events, events[-1].event_id if more else None
 
-    return told(await ask.look(page))
+    return await ask.page(found)
 
 
 def _events_before(view: View, history_id: int, before: int, limit: int) -> tuple[list[HistoryRow], bool]:
