@@ -13,7 +13,6 @@ from holdfast import Holdfast
 from holdfast.errors import StoreBusy, StoreError
 from holdfast.model.commands import Lease
 from holdfast.points import listening
-from holdfast.stores.http import calling
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import dump_of
@@ -28,10 +27,9 @@ ONCE = sorted({Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_REQUEST, Fault.C
 
 
 @pytest.fixture(autouse=True)
-def _brief_pauses(monkeypatch):
-    for room in (calling, messenger):
-        monkeypatch.setattr(room, "FIRST_S", 0.001)
-        monkeypatch.setattr(room, "LONGEST_S", 0.01)
+def _brief_ends(monkeypatch, brief_pauses):
+    monkeypatch.setattr(messenger, "FIRST_S", 0.001)
+    monkeypatch.setattr(messenger, "LONGEST_S", 0.01)
     monkeypatch.setattr(ending, "LEAVE_S", 0.1)
 
 
@@ -44,12 +42,6 @@ def clock():
 def coordinator(tmp_path, clock):
     with running(f"wal:{tmp_path / 'jobs'}", clock=clock) as serving:
         yield serving
-
-
-@pytest.fixture
-def proxy(coordinator):
-    with FaultProxy(coordinator.url) as made:
-        yield made
 
 
 @pytest.fixture

@@ -13,21 +13,17 @@ from everycommand import HISTORY, LAST
 from holdfast.model.commands import Command
 from holdfast.model.outcomes import Leased, Refusal, encode_outcome
 from holdfast.rules.access import _OWN
-from holdfast.stores.http import calling
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.testing.faultproxy import Fault, FaultProxy, first_time
 
 FAULTS = sorted({Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_REQUEST, Fault.CUT_ANSWER, Fault.TWICE})
+pytestmark = pytest.mark.usefixtures("brief_pauses")
+
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: Kinds that are refused here: their refusal is what must be the same.
 REFUSED = {"answer_decision", "fail_instance", "reset_instance", "redeliver"}
 NAMED = [msgspec.structs.replace(command, cmd=f"c{number}") for number, command in enumerate([*HISTORY, LAST])]
-
-
-@pytest.fixture(autouse=True)
-def _brief_pauses(monkeypatch):
-    monkeypatch.setattr(calling, "FIRST_S", 0.001)
 
 
 def told(texts):

@@ -24,36 +24,18 @@ from holdfast.errors import InvalidValue, StoreBusy
 from holdfast.model.commands import Enqueue
 from holdfast.model.times import later
 from holdfast.points import listening
-from holdfast.stores.http import calling
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing.conformance.harness import new_job
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather
 from holdfast.web import feeding, pages
 from holdfast.web.protocol import HELD
 
+pytestmark = pytest.mark.usefixtures("brief_pauses")
+
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20
 #: Characters of one, two, three and four bytes.
 WORDS = "aé日🜂"
-
-
-@pytest.fixture(autouse=True)
-def _brief_pauses(monkeypatch):
-    monkeypatch.setattr(calling, "FIRST_S", 0.001)
-    monkeypatch.setattr(calling, "LONGEST_S", 0.01)
-
-
-@pytest.fixture
-def coordinator(tmp_path):
-    with running(f"wal:{tmp_path / 'jobs'}") as serving:
-        yield serving
-
-
-@pytest.fixture
-def store(coordinator):
-    opened = HttpStore.open(coordinator.url)
-    yield opened
-    opened.close()
 
 
 def enqueue(store, first, count, words=WORDS * 3):

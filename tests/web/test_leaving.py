@@ -5,31 +5,15 @@ from __future__ import annotations
 import threading
 
 import msgspec
-import pytest
-from coordinators import running
 from rawhttp import dial, head
 
 from holdfast.model.commands import Enqueue, Lease
 from holdfast.points import listening
-from holdfast.stores.http.store import HttpStore
 from holdfast.stores.http.wire import LeaseWish
 from holdfast.testing.conformance.harness import new_job
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 15
-
-
-@pytest.fixture
-def coordinator(tmp_path):
-    with running(f"wal:{tmp_path / 'jobs'}") as serving:
-        yield serving
-
-
-@pytest.fixture
-def store(coordinator):
-    opened = HttpStore.open(coordinator.url)
-    yield opened
-    opened.close()
 
 
 def test_a_job_is_not_leased_to_a_worker_that_has_gone_while_it_waited(coordinator, store):

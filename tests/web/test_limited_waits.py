@@ -11,18 +11,12 @@ from holdfast import Holdfast
 from holdfast.app.jobs import Job
 from holdfast.errors import StoreBusy
 from holdfast.points import listening
-from holdfast.stores.http import calling
 from holdfast.testing import ManualClock
-from holdfast.testing.faultproxy import FaultProxy
+
+pytestmark = pytest.mark.usefixtures("brief_pauses")
 
 #: Seconds that callers wait here, and between two tries of theirs.
 LIMIT_S, STEP_S = 2.0, 0.5
-
-
-@pytest.fixture(autouse=True)
-def _brief_pauses(monkeypatch):
-    monkeypatch.setattr(calling, "FIRST_S", 0.001)
-    monkeypatch.setattr(calling, "LONGEST_S", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +28,6 @@ def clock():
 def coordinator(tmp_path_factory, clock):
     with running(f"wal:{tmp_path_factory.mktemp('limited') / 'jobs'}", clock=clock) as serving:
         yield serving
-
-
-@pytest.fixture
-def proxy(coordinator):
-    with FaultProxy(coordinator.url) as made:
-        yield made
 
 
 @pytest.fixture

@@ -25,12 +25,6 @@ from holdfast.testing.conformance.harness import new_job
 from holdfast.web.serving import Listening, Serving
 
 
-@pytest.fixture
-def coordinator(tmp_path):
-    with running(f"wal:{tmp_path / 'jobs'}") as serving:
-        yield serving
-
-
 def once(problem):
     """Raise once, then let everything pass."""
     raised = []

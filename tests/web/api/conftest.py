@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,9 +18,6 @@ from holdfast.testing import ManualClock
 from holdfast.web.guard import Door
 from holdfast.web.keyring import Keyring
 from holdfast.web.routes import application
-
-# `coordinators` lies beside the tests of the rest of the room.
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 ROLES = [role.value for role in Role]
 
