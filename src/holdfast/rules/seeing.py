@@ -19,7 +19,7 @@ from holdfast.model.groups import Group
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Record
-from holdfast.rules.access import FLOWS, KINDS, may_read
+from holdfast.rules.access import FLOWS, KINDS, may_read, may_read_all
 from holdfast.rules.state import State
 
 _OF_AN_INSTANCE = (Execution, Message, Turn, KeyValue, Decision)
@@ -77,7 +77,7 @@ def started_by(instance_id: str, state: State) -> str | None:
 def may_hear(access: Access, run_id: str, state: State) -> bool:
     """Tell whether they may read what a run says."""
     run = state.get(Run, run_id)
-    return _sees_all(access) if run is None else may_see(access, run, state)
+    return may_read_all(access) if run is None else may_see(access, run, state)
 
 
 def may_speak(access: Access, run_ids: Iterable[str], state: State) -> bool:
@@ -90,10 +90,6 @@ def may_speak(access: Access, run_ids: Iterable[str], state: State) -> bool:
 
 def _is_within(access: Access, namespace: str | None) -> bool:
     return access.namespaces is None or namespace in access.namespaces
-
-
-def _sees_all(access: Access) -> bool:
-    return access.namespaces is None and may_read(access)
 
 
 def _is_own(access: Access, thing: Record, state: State) -> bool:
