@@ -50,3 +50,14 @@ def test_a_path_that_nobody_has_is_a_problem_that_says_where_to_look(client, pat
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.json()["code"], answer.json()["hint"]) == ("not_found", "See / for what there is.")
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/api/v1/commands", "/api/v1/jobs"])
+def test_a_method_that_a_path_does_not_know_is_a_problem_that_names_those_it_does(client, path):
+    answer = client.put(path, headers=WITH)
+    assert (answer.status_code, answer.headers["content-type"]) == (405, "application/problem+json")
+    assert answer.json()["code"] == "invalid_operation"
+    assert answer.json()["hint"] == f"There are: {answer.headers['allow']}."
+    assert all(
+        client.request(one, path, headers=WITH).status_code != 405 for one in answer.headers["allow"].split(", ")
+    )

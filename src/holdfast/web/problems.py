@@ -11,6 +11,7 @@ from holdfast.errors import (
     BlobMissing,
     Forbidden,
     HoldfastError,
+    InvalidOperation,
     NotFound,
     PayloadTooLarge,
     Refused,
@@ -65,6 +66,14 @@ def response_to(error: HoldfastError, status: int | None = None) -> Response:
     if status in {429, 503}:
         headers["Retry-After"] = "1"
     return Response(encode(problem), status, headers, media_type=PROBLEM_TYPE)
+
+
+def not_by(method: str, allowed: str) -> Response:
+    """Say that something is not done by this method, and by which it is."""
+    why = InvalidOperation(f"{method!r:.20} is not done here. Nothing was done.", hint=f"There are: {allowed}.")
+    answer = response_to(why, HTTPStatus.METHOD_NOT_ALLOWED)
+    answer.headers["Allow"] = allowed
+    return answer
 
 
 async def on_gone(_request: Request, _error: Exception) -> Response:

@@ -19,7 +19,7 @@ from holdfast.web.api.router import PUBLIC
 from holdfast.web.commands import post_commands, post_lease
 from holdfast.web.content import get_blob, put_blob
 from holdfast.web.coordinator import Coordinator, coordinator_of
-from holdfast.web.doorstep import get_root, on_nothing
+from holdfast.web.doorstep import get_root, on_nothing, on_other_method
 from holdfast.web.exact import Exact, table_of
 from holdfast.web.feeding import get_feed
 from holdfast.web.guard import Door, Guard
@@ -110,6 +110,7 @@ def application(
             HoldfastError: on_error,
             ClientDisconnect: on_gone,
             HTTPStatus.NOT_FOUND: on_nothing,
+            HTTPStatus.METHOD_NOT_ALLOWED: on_other_method,
             Exception: on_stumble,
         },
         lifespan=lifespan,

@@ -6,7 +6,6 @@ A path that nobody has is not found; one that has other methods says which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
@@ -15,16 +14,16 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.errors import Forbidden, InvalidOperation, InvalidValue, NotFound
+from holdfast.errors import Forbidden, InvalidValue, NotFound
 from holdfast.rules.access import roles_for
-from holdfast.stores.http.wire import PROBLEM_TYPE, ROOT, Problem, encode
+from holdfast.stores.http.wire import ROOT
 from holdfast.web.api.bodies import body_of, query_of
 from holdfast.web.api.endpoints import Ask, Endpoint
 from holdfast.web.api.table import TABLE
 from holdfast.web.bodies import body_of as bytes_of
 from holdfast.web.coordinator import coordinator_of
 from holdfast.web.guard import access_of
-from holdfast.web.problems import response_to
+from holdfast.web.problems import not_by, response_to
 
 
 class Match(NamedTuple):
@@ -102,16 +101,7 @@ def _unserved(request: Request, methods: Sequence[str]) -> Response:
         return response_to(
             NotFound(f"there is nothing at {request.url.path!r:.200}.", hint=f"See {ROOT}/openapi.json.")
         )
-    allowed = ", ".join([*methods, "HEAD"] if "GET" in methods else methods)
-    problem = Problem(
-        type=f"urn:holdfast:{InvalidOperation.code}",
-        title=HTTPStatus.METHOD_NOT_ALLOWED.phrase,
-        status=HTTPStatus.METHOD_NOT_ALLOWED,
-        detail=f"{request.method!r:.20} is not done here. Nothing was done.",
-        code=InvalidOperation.code,
-        hint=f"There are: {allowed}.",
-    )
-    return Response(encode(problem), problem.status, {"Allow": allowed}, media_type=PROBLEM_TYPE)
+    return not_by(request.method, ", ".join([*methods, "HEAD"] if "GET" in methods else methods))
 
 
 def _headless(send: Send) -> Send:
