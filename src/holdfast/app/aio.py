@@ -16,7 +16,7 @@ from holdfast.app.decisions import Decision
 from holdfast.app.groups import Group, GroupOptions, Member, Mode
 from holdfast.app.instances import Instance
 from holdfast.app.jobs import Job
-from holdfast.app.lookout import Awaited, ended_or_late, job_look, within
+from holdfast.app.lookout import awaited, ended_or_late, job_look, within
 from holdfast.app.options import Changes, TaskOptions
 from holdfast.app.queues import Dispatch, Limits, Queue
 from holdfast.app.reservations import TTL_S, Reservation
@@ -92,20 +92,13 @@ class AioJob(Generic[R]):
 
     async def wait(self, timeout: float | None = None) -> Record:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until the job has ended. One thread looks after all who await."""
-        who = Awaited(job_look(self._job.id))
-        with within(self._job.app, timeout):
-            lookout = await asyncio.to_thread(self._job.app.lookout)
-            try:
-                await asyncio.to_thread(lookout.add, who)
-                ended = await who.end(timeout)
-            except TimeoutError:
-                ended = None
-            finally:
-                lookout.drop(who)
+        app, job_id = self._job.app, self._job.id
+        with within(app, timeout):
+            ended = await awaited(app.lookout, job_look(job_id), timeout)
             if ended is not None:
                 return ended
             # As the twin does: one more look, which says what the job waits for, or that there is none.
-            return await asyncio.to_thread(ended_or_late, lookout.engine, self._job.id, timeout)
+            return await asyncio.to_thread(lambda: ended_or_late(app.engine, job_id, timeout))
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
         """Wait for the job's result."""

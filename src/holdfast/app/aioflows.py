@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.app.decisions import Decision, DecisionState
 from holdfast.app.instances import Instance
 from holdfast.app.instancestate import InstanceState
-from holdfast.app.lookout import PENDING, Awaited, within
+from holdfast.app.lookout import awaited, within
 from holdfast.app.workflows import Workflow
 from holdfast.model.history import Event
 from holdfast.model.instances import Execution
 from holdfast.rules.explain import Reason
-from holdfast.stores.protocol import View
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,20 +65,11 @@ class AioInstance(Generic[R]):
 
     async def _until(self, is_enough: Callable[[InstanceState], bool], timeout: float | None) -> InstanceState:  # noqa: ASYNC109 - the same
         instance = self._instance
-
-        def look(view: View) -> InstanceState | Literal["pending"]:
-            return instance.seen(view, is_enough) or PENDING
-
-        who = Awaited(look)
         with within(instance.app, timeout):
-            lookout = await asyncio.to_thread(instance.app.lookout)
-            try:
-                await asyncio.to_thread(lookout.add, who)
-                return await who.end(timeout)
-            except TimeoutError:
-                raise await asyncio.to_thread(instance.late, timeout) from None
-            finally:
-                lookout.drop(who)
+            state = await awaited(instance.app.lookout, lambda view: instance.seen(view, is_enough), timeout)
+            if state is None:
+                raise await asyncio.to_thread(instance.late, timeout)
+            return state
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the twin's own parameter
         """Wait for what the workflow returns."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, overload
 
-from holdfast.app.groups import is_over, late
-from holdfast.app.lookout import PENDING, Awaited, within
+from holdfast.app.groups import group_look, over_or_late
+from holdfast.app.lookout import awaited, within
 from holdfast.errors import WorkFailed
 from holdfast.model.groups import Group as GroupRecord
 from holdfast.model.groups import GroupStatus
 from holdfast.model.outcomes import GroupCancelled
 from holdfast.model.workers import Progress
-from holdfast.stores.protocol import View
 
 if TYPE_CHECKING:
     from holdfast.app.groups import Group
@@ -45,29 +44,11 @@ class AioGroup(Generic[R]):
 
     async def wait(self, timeout: float | None = None) -> GroupRecord:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until every member has ended. One thread looks after all who await."""
-        group_id = self._group.id
-
-        def look(view: View) -> GroupRecord | Literal["pending"] | None:
-            group = view.get(GroupRecord, group_id)
-            return group if group is None or is_over(group) else PENDING
-
-        who = Awaited(look)
-        with within(self._group.app, timeout):
-            lookout = await asyncio.to_thread(self._group.app.lookout)
-            try:
-                await asyncio.to_thread(lookout.add, who)
-                ended = await who.end(timeout)
-            except TimeoutError:
-                ended = None
-            finally:
-                lookout.drop(who)
-            if ended is not None:
-                return ended
-            # As the twin does: one more look, which says how far it is, or that there is none.
-            group = await self.refresh()
-        if is_over(group):
-            return group
-        raise late(group, timeout)
+        app = self._group.app
+        with within(app, timeout):
+            ended = await awaited(app.lookout, group_look(self._group.id), timeout)
+            # As the twin does: one more look, which says how far it is.
+            return ended or over_or_late(await self.refresh(), timeout)
 
     @overload
     async def results(

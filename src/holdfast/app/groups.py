@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from holdfast.app.jobs import Job
-from holdfast.app.lookout import within
+from holdfast.app.lookout import PENDING, Look, until, within
 from holdfast.app.options import demand_limit
 from holdfast.errors import GroupNotFound, InvalidArguments, InvalidValue, WorkFailed
 from holdfast.model.commands import CancelGroup, CreateGroup, NewJob
@@ -158,16 +158,7 @@ class Group(Generic[R]):
         Raises TimeoutError after `timeout` seconds, saying how far it is; that changes nothing.
         """
         with within(self.app, timeout) as ends_at:
-            engine = self.app.engine
-            while True:
-                with engine.read() as view:
-                    seen, group = view.seq, record_of(view, self.id)
-                if is_over(group):
-                    return group
-                left = None if ends_at is None else ends_at - engine.look().monotonic
-                if left is not None and left <= 0:
-                    raise late(group, timeout)
-                engine.store.wait(seen, left)
+            return until(self.app.engine, group_look(self.id), ends_at) or over_or_late(self.refresh(), timeout)
 
     @overload
     def results(self, timeout: float | None = None, *, return_exceptions: Literal[False] = False) -> list[R]: ...
@@ -227,10 +218,22 @@ def is_over(group: Record) -> bool:
     return group.finished_at is not None or not group.members
 
 
-def late(group: Record, timeout: float | None) -> TimeoutError:
-    """Say how far a group is that somebody waited for in vain."""
+def group_look(group_id: str) -> Look[Record]:
+    """Give the look for the end of a group. It raises GroupNotFound."""
+
+    def look(view: View) -> Record | Literal["pending"]:
+        group = record_of(view, group_id)
+        return group if is_over(group) else PENDING
+
+    return look
+
+
+def over_or_late(group: Record, timeout: float | None) -> Record:
+    """Give a group that is over. Raises TimeoutError, which says how far it is that somebody waited for in vain."""
+    if is_over(group):
+        return group
     ended = group.members - group.queued - group.running
-    return TimeoutError(
+    raise TimeoutError(
         f"group {group.group_id} is {group.status} after {timeout:g} s: {ended} of {group.members} members have ended, "
         f"{group.running} run. It goes on."
     )

@@ -6,13 +6,13 @@ Not for workflow code: what is read from the store could not be replayed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from holdfast.app.instancestate import InstanceState, error_of, state_of
-from holdfast.app.lookout import sentence_of, within
+from holdfast.app.lookout import PENDING, sentence_of, until, within
 from holdfast.app.outcomes import cancelled, failed
 from holdfast.app.rewinding import fail_command, fork_command, reset_command
 from holdfast.engine.engine import Engine
@@ -133,25 +133,19 @@ class Instance(Generic[R]):
 
     def _until(self, doing: str, is_enough: Callable[[InstanceState], bool], timeout: float | None) -> InstanceState:
         with within(self.app, timeout) as ends_at:
-            engine = self._engine(doing)
-            while True:
-                with engine.read() as view:
-                    seq, state = view.seq, self.seen(view, is_enough)
-                if state is not None:
-                    return state
-                left = None if ends_at is None else ends_at - engine.look().monotonic
-                if left is not None and left <= 0:
-                    raise self.late(timeout)
-                engine.store.wait(seq, left)
+            state = until(self._engine(doing), lambda view: self.seen(view, is_enough), ends_at)
+            if state is None:
+                raise self.late(timeout)
+            return state
 
-    def seen(self, view: View, is_enough: Callable[[InstanceState], bool]) -> InstanceState | None:
-        """Give the instance once it is as wished; None: not yet. Raises what blocks it, or WorkflowNotFound."""
+    def seen(self, view: View, is_enough: Callable[[InstanceState], bool]) -> InstanceState | Literal["pending"]:
+        """Give the instance once it is as wished. Raises what blocks it, or WorkflowNotFound."""
         state = self.look(view)
         if is_enough(state):
             return state
         if state.blocked is not None:
             raise error_of(self.id, state.blocked)
-        return None
+        return PENDING
 
     def late(self, timeout: float | None) -> TimeoutError:
         """Give the error of a wait that ran out, with what the instance waits for."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 import msgspec
 
 from holdfast.app.artifacts import Artifact, artifacts_of
-from holdfast.app.lookout import ended_or_late, within
+from holdfast.app.lookout import ended_or_late, job_look, until, within
 from holdfast.app.options import Changes, chosen_fields
 from holdfast.engine.content import fetch
 from holdfast.engine.lines import pages, run_of, source_of
@@ -23,7 +23,6 @@ from holdfast.model.logs import LogLine
 from holdfast.model.payloads import NULL
 from holdfast.model.workers import Progress
 from holdfast.rules.explain import Reason
-from holdfast.rules.retry import last_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -115,13 +114,7 @@ class Job(Generic[R]):
         """
         with within(self.app, timeout) as ends_at:
             engine = self.app.engine
-            while True:
-                with engine.read() as view:
-                    seen, job = view.seq, last_of(view, self.id)
-                left = None if ends_at is None else ends_at - engine.look().monotonic
-                if job is None or job.has_ended or (left is not None and left <= 0):
-                    return ended_or_late(engine, self.id, timeout)
-                engine.store.wait(seen, left)
+            return until(engine, job_look(self.id), ends_at) or ended_or_late(engine, self.id, timeout)
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's result, or that of the last of its automatic retries.

@@ -1,8 +1,9 @@
 """Waiting for the end of jobs, groups and instances: one look for all who wait, and one thread for all who await.
 
-Whoever blocks waits on the store itself. Whoever awaits gets a future from the lookout: its thread sleeps until the
-store has something new, looks after all that is awaited in one view, and ends when nobody has awaited for a while. A
-thousand awaited jobs cost one thread, not a thousand.
+What is waited for is a look: it tells something when there is something to tell. Whoever blocks (`until`) waits on the
+store itself. Whoever awaits (`awaited`) gets a future from the lookout: its thread sleeps until the store has something
+new, looks after all that is awaited in one view, and ends when nobody has awaited for a while. A thousand awaited jobs
+cost one thread, not a thousand.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ LINGER_S = 1.0
 PENDING: Literal["pending"] = "pending"
 
 T = TypeVar("T")
+#: Tells what it sees, or that there is nothing to tell yet.
+Look = Callable[[View], T | Literal["pending"]]
 
 
-def job_look(job_id: JobId) -> Callable[[View], Job | Literal["pending"] | None]:
+def job_look(job_id: JobId) -> Look[Job | None]:
     """Give the look for the end of a job: the ended job that stands for it, or None if there is no such."""
 
     def look(view: View) -> Job | Literal["pending"] | None:
@@ -66,6 +69,32 @@ def within(app: OpensStore, timeout: float | None) -> Iterator[float | None]:
         yield ends_at
 
 
+def until(engine: Engine, look: Look[T], ends_at: float | None) -> T | None:
+    """Wait for what a look tells, blocking; None if it has told nothing by then (monotonic)."""
+    while True:
+        with engine.read() as view:
+            seq, found = view.seq, look(view)
+        if found != PENDING:
+            return found
+        left = None if ends_at is None else ends_at - engine.look().monotonic
+        if left is not None and left <= 0:
+            return None
+        engine.store.wait(seq, left)
+
+
+async def awaited(open_lookout: Callable[[], Lookout], look: Look[T], timeout: float | None) -> T | None:  # noqa: ASYNC109 - seconds of the caller, who is told that they are over
+    """Wait for what a look tells, without a thread of one's own; None if it has told nothing after so many seconds."""
+    who = Awaited(look)
+    lookout = await asyncio.to_thread(open_lookout)  # it may have to open the store
+    try:
+        await asyncio.to_thread(lookout.add, who)
+        return await who.end(timeout)
+    except TimeoutError:
+        return None
+    finally:
+        lookout.drop(who)
+
+
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
     """Give the ended job that stands for this one. Raises TimeoutError with what it waits for, or JobNotFound."""
     with engine.read() as view:
@@ -91,7 +120,7 @@ class Awaited(Generic[T]):
 
     __slots__ = ("_future", "_loop", "look")
 
-    def __init__(self, look: Callable[[View], T | Literal["pending"]]) -> None:
+    def __init__(self, look: Look[T]) -> None:
         """Await in the running loop."""
         self.look = look
         self._loop = asyncio.get_running_loop()
