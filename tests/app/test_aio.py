@@ -7,18 +7,12 @@ import threading
 import pytest
 
 from holdfast import Holdfast
-from holdfast.app.aio import (
-    AioDispatch,
-    AioHoldfast,
-    AioJob,
-    AioQueue,
-    AioReservation,
-    AioSchedule,
-    AioTask,
-    AioTemplate,
-)
+from holdfast.app.aio import AioHoldfast
 from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
 from holdfast.app.aiogroups import AioGroup
+from holdfast.app.aiojobs import AioJob, AioTask
+from holdfast.app.aioplans import AioSchedule, AioTemplate
+from holdfast.app.aioqueues import AioDispatch, AioQueue, AioReservation
 from holdfast.app.decisions import Decision
 from holdfast.app.groups import Group
 from holdfast.app.instances import Instance

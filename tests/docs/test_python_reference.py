@@ -8,19 +8,12 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.app.aio import (
-    AioDispatch,
-    AioHoldfast,
-    AioJob,
-    AioQueue,
-    AioReservation,
-    AioSchedule,
-    AioTask,
-    AioTemplate,
-    AioWebhook,
-)
+from holdfast.app.aio import AioHoldfast
 from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
 from holdfast.app.aiogroups import AioGroup
+from holdfast.app.aiojobs import AioJob, AioTask
+from holdfast.app.aioplans import AioSchedule, AioTemplate, AioWebhook
+from holdfast.app.aioqueues import AioDispatch, AioQueue, AioReservation
 from holdfast.app.artifacts import Artifact
 from holdfast.app.decisions import Decision
 from holdfast.app.inside import Inside

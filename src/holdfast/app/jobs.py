@@ -27,7 +27,7 @@ from holdfast.rules.explain import Reason
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast.app.aio import AioJob
+    from holdfast.app.aiojobs import AioJob
     from holdfast.app.codec import SignatureCodec
     from holdfast.app.holdfast import Holdfast
 
@@ -174,6 +174,6 @@ class Job(Generic[R]):
     @property
     def aio(self) -> AioJob[R]:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioJob  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aiojobs import AioJob  # noqa: PLC0415 - only programs that await pay for it
 
         return AioJob(self)

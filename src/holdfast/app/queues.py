@@ -18,7 +18,7 @@ from holdfast.model.retention import Retention
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast.app.aio import AioDispatch, AioQueue
+    from holdfast.app.aioqueues import AioDispatch, AioQueue
     from holdfast.app.holdfast import Holdfast
 
 
@@ -88,7 +88,7 @@ class Queue:
     @property
     def aio(self) -> AioQueue:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioQueue  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aioqueues import AioQueue  # noqa: PLC0415 - only programs that await pay for it
 
         return AioQueue(self)
 
@@ -138,6 +138,6 @@ class Dispatch:
     @property
     def aio(self) -> AioDispatch:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioDispatch  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aioqueues import AioDispatch  # noqa: PLC0415 - only programs that await pay for it
 
         return AioDispatch(self)

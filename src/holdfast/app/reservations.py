@@ -22,7 +22,7 @@ from holdfast.workers.context import current
 from holdfast.workers.holding import Hold
 
 if TYPE_CHECKING:
-    from holdfast.app.aio import AioReservation
+    from holdfast.app.aioqueues import AioReservation
     from holdfast.app.openings import OpensStore
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class Reservation(Hold):
     @property
     def aio(self) -> AioReservation:
         """The same, for `async with`."""
-        from holdfast.app.aio import AioReservation  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aioqueues import AioReservation  # noqa: PLC0415 - only programs that await pay for it
 
         return AioReservation(self)
 

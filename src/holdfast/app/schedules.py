@@ -49,7 +49,7 @@ from holdfast.rules.timetable import Preview, preview
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast.app.aio import AioSchedule
+    from holdfast.app.aioplans import AioSchedule
     from holdfast.app.holdfast import Holdfast
 
 log = logging.getLogger("holdfast.app.schedules")
@@ -323,7 +323,7 @@ class Schedule:
     @property
     def aio(self) -> AioSchedule:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioSchedule  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aioplans import AioSchedule  # noqa: PLC0415 - only programs that await pay for it
 
         return AioSchedule(self)
 

@@ -21,7 +21,7 @@ from holdfast.workers.tasks import TaskSpec
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast.app.aio import AioTask
+    from holdfast.app.aiojobs import AioTask
     from holdfast.app.holdfast import Holdfast
     from holdfast.flows.face import Pending
     from holdfast.flows.workflows import Activity
@@ -200,7 +200,7 @@ class Task(Generic[P, R]):
     @property
     def aio(self) -> AioTask[P, R]:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioTask  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aiojobs import AioTask  # noqa: PLC0415 - only programs that await pay for it
 
         return AioTask(self)
 

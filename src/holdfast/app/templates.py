@@ -20,7 +20,7 @@ from holdfast.model.templates import Template as Record
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast.app.aio import AioTemplate
+    from holdfast.app.aioplans import AioTemplate
     from holdfast.app.holdfast import Holdfast
     from holdfast.app.tasks import Task
 
@@ -139,6 +139,6 @@ class Template:
     @property
     def aio(self) -> AioTemplate:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioTemplate  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aioplans import AioTemplate  # noqa: PLC0415 - only programs that await pay for it
 
         return AioTemplate(self)

@@ -29,7 +29,7 @@ from holdfast.stores.protocol import DeliveryQuery, Probing
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast.app.aio import AioWebhook
+    from holdfast.app.aioplans import AioWebhook
     from holdfast.app.holdfast import Holdfast
 
 
@@ -185,7 +185,7 @@ class Webhook:
     @property
     def aio(self) -> AioWebhook:
         """The same calls, to be awaited."""
-        from holdfast.app.aio import AioWebhook  # noqa: PLC0415 - only programs that await pay for it
+        from holdfast.app.aioplans import AioWebhook  # noqa: PLC0415 - only programs that await pay for it
 
         return AioWebhook(self)
 
