@@ -82,17 +82,25 @@ class Lobby:
 
     async def _serve_all(self, places: Sequence[_Place]) -> None:
         for at in range(0, len(places), MOST_COMMANDS):
-            some = places[at : at + MOST_COMMANDS]
-            try:
-                outcomes = await self._submit([place.command for place in some])
-            except HoldfastError as problem:
-                for place in some:
-                    if not place.outcome.done():
-                        place.outcome.set_exception(problem)
-                continue
-            for place, outcome in zip(some, outcomes, strict=True):
-                if outcome != Leased() and not place.outcome.done():
-                    place.outcome.set_result(outcome)
+            await self._serve(places[at : at + MOST_COMMANDS])
+
+    async def _serve(self, places: Sequence[_Place]) -> None:
+        """Ask for some of them in one commit."""
+        try:
+            outcomes = await self._submit([place.command for place in places])
+        except Exception as problem:  # noqa: BLE001 - they must hear of it, whatever it is, and the others be served on
+            if len(places) > 1 and not isinstance(problem, HoldfastError):
+                # One of them broke the code itself. Each alone, so that no other pays for it.
+                for place in places:
+                    await self._serve([place])
+                return
+            for place in places:
+                if not place.outcome.done():
+                    place.outcome.set_exception(problem)
+            return
+        for place, outcome in zip(places, outcomes, strict=True):
+            if outcome != Leased() and not place.outcome.done():
+                place.outcome.set_result(outcome)
 
     async def _pause(self, seen: int) -> None:
         """Sleep until something happened, somebody joined, or it is time to look again."""
