@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import HoldfastError
 from holdfast.points import reach
 
 #: Seconds after which the thread sees that the bell was closed.
@@ -21,7 +20,7 @@ PAUSE_S = 0.5
 class Bell:
     """Rings whenever an event is durable. `start` and `wait` belong to one event loop."""
 
-    def __init__(self, engine: Engine, failed: Callable[[HoldfastError], None]) -> None:
+    def __init__(self, engine: Engine, failed: Callable[[Exception], None]) -> None:
         """Listen to the engine's store; `failed` is told, in the loop, if it cannot be listened to any more."""
         self._engine = engine
         self._failed = failed
@@ -95,5 +94,5 @@ class Bell:
                 if self._engine.store.wait(seq, PAUSE_S):
                     seq = self._last_event(seq)
                     loop.call_soon_threadsafe(self._ring, seq)
-        except HoldfastError as problem:
+        except Exception as problem:  # noqa: BLE001 - the coordinator must hear of it, whatever it is
             loop.call_soon_threadsafe(self._failed, problem)
