@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.web.connections import LINGER_S, Connections
+import pytest
+
+from holdfast.web.connections import FLOW, LINGER_S, Connections
 
 
 class Wire:
@@ -10,6 +12,7 @@ class Wire:
         self.head_since = head_since
         self.is_closing = False
         self.is_cut = False
+        self.unsent = 0
 
     def cut(self):
         self.is_cut = True
@@ -79,4 +82,37 @@ def test_what_was_closed_and_is_not_fetched_is_cut():
     connections.sweep(100.0 + LINGER_S - 0.1)
     assert not wire.is_cut
     connections.sweep(100.0 + LINGER_S)
+    assert wire.is_cut
+
+
+@pytest.mark.parametrize(("is_closing", "limit"), [(False, 60), (True, LINGER_S)])
+def test_an_answer_that_is_still_being_fetched_is_not_cut_however_long_that_takes(is_closing, limit):
+    connections = Connections(9, 10, 60)
+    wire = Wire()
+    connections.join(wire)
+    connections.work(wire)
+    wire.unsent = 10 * FLOW
+    connections.rest(wire)
+    wire.is_closing = is_closing
+    now = 100.0
+    while wire.unsent:
+        connections.sweep(now)
+        now += limit
+        wire.unsent -= FLOW
+    connections.sweep(now)
+    connections.sweep(now + limit - 0.1)  # counted from when all was fetched
+    assert not wire.is_cut
+    connections.sweep(now + limit)
+    assert wire.is_cut
+
+
+def test_an_answer_that_is_fetched_drop_by_drop_is_cut():
+    connections = Connections(9, 10)
+    wire = Wire()
+    connections.join(wire)
+    connections.work(wire)
+    wire.is_closing, wire.unsent = True, 10 * FLOW
+    for second in range(int(LINGER_S) + 1):
+        connections.sweep(100.0 + second)
+        wire.unsent -= 1
     assert wire.is_cut

@@ -191,8 +191,9 @@ def test_who_sends_too_much_ahead_is_heard_no_more(url):
         assert statuses(all_of(line)) == [200] * (AHEAD + 1)
 
 
-def test_a_body_that_waits_to_be_asked_for_is_asked_for_once_its_sender_is_let_in(url):
-    fields = {"method": "POST", "Content_Length": len(NOTHING), "Expect": "100-continue"}
+@pytest.mark.parametrize("expected", ["100-continue", "100-Continue"])
+def test_a_body_that_waits_to_be_asked_for_is_asked_for_once_its_sender_is_let_in(url, expected):
+    fields = {"method": "POST", "Content_Length": len(NOTHING), "Expect": expected}
     with dial(url) as line:
         line.sendall(head(COMMANDS, **fields))
         assert line.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -90,6 +90,11 @@ def test_an_answer_that_does_not_come_is_unknown_and_to_be_asked_for_again():
     assert b"not known" in said[1]["body"]
 
 
+def test_whoever_is_too_slow_and_does_not_even_read_that_is_left():
+    (start,) = talk(reading, "/api/v1/commands", [b"a"], reads=False)
+    assert start["status"] == 408
+
+
 def test_whoever_does_not_read_a_stream_is_left():
     (start,) = talk(telling, "/api/v1/feed", [], reads=False)
     assert start["status"] == 200

@@ -2,16 +2,19 @@
 
 One more than there may be closes the one that has been idle for longest, so whoever holds thousands open without a
 word keeps nobody out. A look once a second cuts those whose head does not arrive, those that have been idle for too
-long, and those that were closed but whose last bytes nobody fetches. Knows no socket and no clock.
+long, and those that were closed but whose last bytes nobody fetches. Whoever still fetches an answer, and be it slowly,
+is not idle: their time begins anew with whatever they have fetched. Knows no socket and no clock.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-#: Seconds that a closed connection has for its last bytes.
-LINGER_S = 5.0
+#: Seconds that a closed connection has for its last bytes, or for the next `FLOW` of them.
+LINGER_S = 20.0
+#: Bytes of an answer that must be fetched for its time to begin anew; fewer are no flow.
+FLOW = 64 << 10
 
 
 class Connection(Protocol):
@@ -25,9 +28,21 @@ class Connection(Protocol):
         """Whether it only sends what is left."""
         ...
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that wait to be fetched."""
+        ...
+
     def cut(self) -> None:
         """End it at once."""
         ...
+
+
+class _Mark(NamedTuple):
+    """When one was seen, and what it had not fetched then."""
+
+    at: float
+    unsent: int
 
 
 class Connections:
@@ -37,11 +52,11 @@ class Connections:
         self._most = most
         self._head_s = head_s
         self._idle_s = idle_s
-        #: Idle ones first to last, and when each was first seen so; and the others.
-        self._idle: dict[Connection, float | None] = {}
+        #: Idle ones first to last, and since when each counts as such; and the others.
+        self._idle: dict[Connection, _Mark | None] = {}
         self._busy: set[Connection] = set()
-        #: When one was first seen closing.
-        self._closing: dict[Connection, float] = {}
+        #: The same of those that are closing.
+        self._closing: dict[Connection, _Mark | None] = {}
 
     def __len__(self) -> int:
         """Count them."""
@@ -77,14 +92,19 @@ class Connections:
         """Cut who dawdles."""
         for connection in [*self._idle, *self._busy]:
             if connection.is_closing:
-                if now - self._closing.setdefault(connection, now) >= LINGER_S:
+                if _is_over(self._closing, connection, now, LINGER_S):
                     connection.cut()
             elif connection.head_since is not None:
                 if now - connection.head_since >= self._head_s:
                     connection.cut()
-            elif connection in self._idle:
-                since = self._idle[connection]
-                if since is None:
-                    self._idle[connection] = now
-                elif now - since >= self._idle_s:
-                    connection.cut()
+            elif connection in self._idle and _is_over(self._idle, connection, now, self._idle_s):
+                connection.cut()
+
+
+def _is_over(marks: dict[Connection, _Mark | None], connection: Connection, now: float, limit_s: float) -> bool:
+    """Tell whether a connection has had its time; note where it stands if that begins only now."""
+    mark, unsent = marks.get(connection), connection.unsent
+    if mark is None or mark.unsent - unsent >= (FLOW if unsent else 1):
+        marks[connection] = _Mark(now, unsent)
+        return False
+    return now - mark.at >= limit_s

@@ -72,6 +72,8 @@ class Exchange:
         self.has_arrived = self.has_begun = self.is_answered = False
         #: Nobody waits for the answer any more.
         self.is_gone = False
+        #: The application wants to know when that is so: of who is not listened to nobody learns it.
+        self.is_watching = False
         self._wire = wire
         #: The other side sends no body before it is told to.
         self._is_asking = is_asking
@@ -122,7 +124,8 @@ class Exchange:
         if self._is_asking and not self.has_begun:
             self._wire.write(_CONTINUE)
         self._is_asking = False
-        if not self.has_arrived:
+        self.is_watching = self.has_arrived and not self._news.is_set()
+        if self.is_watching or not self.has_arrived:
             self._wire.listen()
         if not self._news.is_set():
             await self._news.wait()

@@ -8,7 +8,9 @@ could be endless, and is nobody's next request.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import InvalidValue, StoreBusy
@@ -110,15 +112,18 @@ class _Exchange:
             raise _TooSlow from None
 
     async def cut(self, after_s: float) -> None:
-        """Say that it took too long, if anything can still be said."""
+        """Say that it took too long, if anything can still be said, and to who reads it."""
         if self._has_begun:
             return  # the server ends the connection, for the answer is not whole
+        with suppress(_TooSlow):
+            await self._too_late(after_s)(self._scope, self._receive, self.sending)
+
+    def _too_late(self, after_s: float) -> Response:
         if not self._has_arrived:
             late = InvalidValue(f"the request did not arrive within {after_s:g} s. Nothing was done.")
-            await response_to(late, 408)(self._scope, self._receive, self.send)
-        else:
-            busy = StoreBusy(
-                f"there was no answer within {after_s:g} s. Whether anything was done is not known.",
-                hint="Send the same again, with the same ids: that settles it.",
-            )
-            await response_to(busy)(self._scope, self._receive, self.send)
+            return response_to(late, 408)
+        busy = StoreBusy(
+            f"there was no answer within {after_s:g} s. Whether anything was done is not known.",
+            hint="Send the same again, with the same ids: that settles it.",
+        )
+        return response_to(busy)

@@ -30,6 +30,8 @@ AHEAD = 16
 HELD = 4 << 10
 #: What the parser says of a version it has not read yet, and those it reads on with.
 _READABLE = frozenset({"0.0", "0.9", "1.0", "1.1"})
+#: What a sender expects who waits with the body of a request.
+_CONTINUE = b"100-continue"
 
 
 class _TooManyAhead(Exception):
@@ -68,6 +70,11 @@ class Conversation(asyncio.Protocol):
     def is_closing(self) -> bool:
         """Whether it only sends what is left."""
         return self._transport.is_closing()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that wait to be fetched, beside those that the system holds."""
+        return self._transport.get_write_buffer_size()
 
     def cut(self) -> None:
         """End it at once."""
@@ -172,11 +179,11 @@ class Conversation(asyncio.Protocol):
             "headers": headers,
         }
         is_last = version != "1.1" or self._parser.should_upgrade() or not self._parser.should_keep_alive()
-        is_asking = (b"expect", b"100-continue") in headers and version == "1.1"
+        is_asking = version == "1.1" and any(one[0] == b"expect" and one[1].lower() == _CONTINUE for one in headers)
         self._asked.append(Exchange(scope, self, is_last=is_last, is_asking=is_asking))
         if len(self._asked) == 1:
             self._begin()
-        else:
+        elif not self._asked[0].is_watching:
             self._pause()
 
     def on_body(self, part: bytes) -> None:

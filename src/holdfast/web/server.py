@@ -26,6 +26,9 @@ from holdfast.web.protocol import Conversation
 DRAIN_S = 10
 #: Seconds of a handshake; a connection counts only from there on.
 HANDSHAKE_S = 10.0
+#: Seconds after which the loop would cut a TLS connection that is closed, even while its last answer is being fetched.
+#: Ours are cut before, by `Connections`, if it is not.
+_FAREWELL_S = 3600.0
 #: Connections taken in at a time, before those already there are looked at: a rush must not use up all descriptors.
 ACCEPTED = 64
 #: Connections that may wait to be taken in.
@@ -83,6 +86,7 @@ class Server(uvicorn.Server):
                 backlog=ACCEPTED,
                 ssl=tls,
                 ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+                ssl_shutdown_timeout=_FAREWELL_S if tls else None,
             )
             # The loop takes one figure for both.
             one.listen(WAITING)
