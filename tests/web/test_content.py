@@ -13,7 +13,9 @@ from rawhttp import dial, head, hear
 
 from holdfast.errors import StoreError
 from holdfast.stores.http.store import HttpStore
+from holdfast.web.content import PIECE
 from holdfast.web.limits import Limits
+from holdfast.web.protocol import Conversation
 
 LARGE = os.urandom(1 << 20) * 8
 
@@ -61,6 +63,18 @@ def test_a_blob_is_never_in_memory_whole_where_the_store_keeps_files(tmp_path):
             assert tracemalloc.get_traced_memory()[1] < len(content) // 2
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["wal", "sqlite"])
+def test_a_blob_leaves_in_pieces_each_when_the_one_before_was_fetched(tmp_path, kind, monkeypatch):
+    written = []
+    write = Conversation.write
+    monkeypatch.setattr(Conversation, "write", lambda self, part: (written.append(len(part)), write(self, part)))
+    with running(f"{kind}:{tmp_path / 'jobs'}") as serving:
+        url = f"{serving.url}/api/v1/blobs/{digest_of(LARGE)}"
+        httpx2.put(url, content=LARGE)
+        assert httpx2.get(url).content == LARGE
+    assert max(written) < 2 * PIECE
 
 
 def test_a_blob_whose_bytes_have_changed_is_not_given_whole(tmp_path):

@@ -23,7 +23,7 @@ from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of, limits_for
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-#: Bytes that are gathered before a thread is asked to keep them.
+#: Bytes that are gathered before a thread is asked to keep them, and of which content that is whole leaves at a time.
 PIECE = 1 << 20
 
 
@@ -52,11 +52,14 @@ async def get_blob(request: Request) -> Response:
         raise BlobMissing(f"there is no blob {digest}.", digest=digest)
     if request.method == "HEAD":
         return Response(status_code=200)
-    if not isinstance(blobs, Streaming):
-        return Response(await coordinator.in_thread(lambda: blobs.get(digest)), media_type="application/octet-stream")
-    size = await coordinator.in_thread(lambda: blobs.size(digest))
+    if isinstance(blobs, Streaming):
+        size, pieces = await coordinator.in_thread(lambda: blobs.size(digest)), blobs.pieces(digest)
+    else:
+        content = await coordinator.in_thread(lambda: blobs.get(digest))
+        # In pieces, too: whoever fetches slowly has the time of each, not one for all.
+        size, pieces = len(content), (content[at : at + PIECE] for at in range(0, len(content), PIECE))
     return StreamingResponse(
-        _sent(coordinator, blobs.pieces(digest)),
+        _sent(coordinator, pieces),
         headers={"Content-Length": str(size)},
         media_type="application/octet-stream",
     )
