@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
@@ -15,6 +16,9 @@ from holdfast.stores.http.wire import encode
 from holdfast.web.guard import limits_for
 
 T = TypeVar("T")
+
+#: Digits, no more than the largest number has that is counted here.
+_WHOLE = re.compile(r"[0-9]{1,19}")
 
 
 async def body_of(request: Request) -> bytes:
@@ -60,11 +64,18 @@ def answer(content: object, status: int = 200) -> Response:
     return Response(encode(content), status, media_type="application/json")
 
 
-def number(request: Request, name: str, default: float, most: float) -> float:
-    """Read a number from the query, between 0 and `most`. Raises InvalidValue."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
+def whole(request: Request, name: str, default: int, most: int) -> int:
+    """Read a whole number from the query, from 0 to `most`. Raises InvalidValue."""
+    text = request.query_params.get(name, str(default))
+    # Not by way of a float, which has no number for each of those beyond 2**53.
+    if _WHOLE.fullmatch(text) is None or int(text) > most:
+        raise InvalidValue(f"{name}: {text!r:.40} is not a whole number from 0 to {most}.", field=name)
+    return int(text)
+
+
+def seconds(request: Request, name: str, most: float) -> float:
+    """Read seconds from the query, from 0, also if there are none, to `most`. Raises InvalidValue."""
+    text = request.query_params.get(name, "0")
     try:
         found = float(text)
     except ValueError:

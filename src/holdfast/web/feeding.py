@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.errors import Forbidden, InvalidValue
 from holdfast.points import reach
 from holdfast.rules.access import may_read_all, what_it_takes
-from holdfast.web.bodies import answer, number
+from holdfast.web.bodies import answer, whole
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
 from holdfast.web.pages import Piece
@@ -52,7 +52,7 @@ async def get_feed(request: Request) -> Response:
 def _after(request: Request) -> int:
     last = request.headers.get("last-event-id")
     if last is None:
-        return int(number(request, "after", 0, 2**62))
+        return whole(request, "after", 0, 2**62)
     # No event has a number of more digits; a store could not even look for it.
     if not last.isdecimal() or len(last) > DIGITS:
         raise InvalidValue(f"Last-Event-ID: {last!r:.40} is no number.", field="Last-Event-ID")

@@ -13,7 +13,7 @@ from holdfast.rules.seeing import Sight, shown, sight_of
 from holdfast.stores.http.lookups import look_up
 from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, Seen
 from holdfast.version import __version__
-from holdfast.web.bodies import answer, decoded, number
+from holdfast.web.bodies import answer, decoded, seconds, whole
 from holdfast.web.coordinator import coordinator_of
 from holdfast.web.guard import access_of
 
@@ -37,7 +37,7 @@ async def post_look(request: Request) -> Response:
 
 async def get_changes(request: Request) -> Response:
     """Wait for an event above `after`; say up to where events go."""
-    after, wait_s = int(number(request, "after", 0, 2**62)), number(request, "wait", 0, LONGEST_WAIT_S)
+    after, wait_s = whole(request, "after", 0, 2**62), seconds(request, "wait", LONGEST_WAIT_S)
     coordinator = coordinator_of(request)
     if wait_s:
         return answer(Changes(await coordinator.bell.wait(after, wait_s)))

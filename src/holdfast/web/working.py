@@ -17,7 +17,7 @@ from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
 from holdfast.rules.seeing import may_hear, may_speak
 from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines, encode
-from holdfast.web.bodies import answer, decoded, number
+from holdfast.web.bodies import answer, decoded, whole
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
 
@@ -89,7 +89,7 @@ async def post_lines(request: Request) -> Response:
 async def get_lines(request: Request) -> Response:
     """Give what a run has said."""
     run_id = RunId(request.query_params.get("run", ""))
-    after, limit = int(number(request, "after", 0, 2**62)), int(number(request, "limit", 1000, 1000))
+    after, limit = whole(request, "after", 0, 2**62), whole(request, "limit", 1000, 1000)
     coordinator = coordinator_of(request)
 
     def read() -> RunLines:
