@@ -44,12 +44,29 @@ def test_it_lies_behind_the_same_door(client, path):
         assert "holdfast" not in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/index.html", "/api", "/api/v2/jobs", "/healthz/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/index.html",
+        "/api",
+        "/api/v1",
+        "/api/v2/jobs",
+        "/healthz/",
+        "/healthz/x",
+    ],
+)
 def test_a_path_that_nobody_has_is_a_problem_that_says_where_to_look(client, path):
     answer = client.get(path, headers=WITH)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.json()["code"], answer.json()["hint"]) == ("not_found", "See / for what there is.")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/", "/api/v1/jobs/", "/api/v1/feed/", "/api/v1/lines/"])
+def test_a_slash_too_many_leads_nowhere(client, path):
+    answer = client.get(path, headers=WITH)
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/api/v1/commands", "/api/v1/jobs"])

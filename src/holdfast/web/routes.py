@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
@@ -91,9 +91,9 @@ def application(
         finally:
             await coordinator.close()
 
-    return Starlette(
+    app = Starlette(
         routes=[
-            Mount(ROOT, routes=API),
+            Mount(ROOT, app=Router(API, redirect_slashes=False)),
             Route("/", get_root),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
@@ -115,3 +115,6 @@ def application(
         },
         lifespan=lifespan,
     )
+    # It would send people to whatever Host they named.
+    app.router.redirect_slashes = False
+    return app
