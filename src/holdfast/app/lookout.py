@@ -93,6 +93,7 @@ async def awaited(open_lookout: Callable[[], Lookout], look: Look[T], timeout: f
         return None
     finally:
         lookout.drop(who)
+        who.leave()
 
 
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
@@ -141,6 +142,10 @@ class Awaited(Generic[T]):
 
         with suppress(RuntimeError):  # the loop was closed: nobody awaits any more
             self._loop.call_soon_threadsafe(once)
+
+    def leave(self) -> None:
+        """Await it no more: a look that is under way may still fail, and nobody would fetch that."""
+        self._future.cancel()
 
     async def end(self, timeout: float | None) -> T:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
         """Wait to be told. Raises TimeoutError."""
