@@ -31,8 +31,6 @@ from holdfast.testing.bench.jobs import Process
 SCHEMES = ("wal", "sqlite")
 #: The command line, by the same interpreter.
 _HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
-#: Jobs after which a store has as many at hand as it ever keeps.
-WARM_JOBS = 25_000
 #: Seconds that a process has to end.
 PATIENCE_S = 60
 
@@ -52,6 +50,8 @@ class Sizes(NamedTuple):
     #: Rounds of everything between two looks at the memory, and seconds that are watched.
     rounds: int = 25
     soak_s: float = 0.0
+    #: Jobs that are there before: pages of them fill all that SQLite keeps at hand, 64 MiB to write and 8 for a reader.
+    filling: int = 120_000
 
 
 class Coordinator:
@@ -151,19 +151,19 @@ def run(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Iter
 
 
 def soak(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Iterator[Row]:
-    """Watch the memory of a coordinator that is asked for everything, once it is warm.
+    """Watch the memory of a coordinator that is asked for everything, once it is full and warm, a quarter as long.
 
     On `sqlite:` it is to stay where it is; on `wal:` all jobs are in memory, so there it grows by what they take.
     """
     for scheme in schemes:
         with Coordinator(scheme, directory / f"soak-{scheme}") as coordinator, Calling(coordinator) as calling:
+            calling.ask("batched", sizes.filling)
             began = time.monotonic()
             rounds = warm = warm_rounds = 0
-            while (passed := time.monotonic() - began) < sizes.soak_s or rounds == warm_rounds or not warm:
+            while (passed := time.monotonic() - began) < 1.25 * sizes.soak_s or rounds == warm_rounds or not warm:
                 calling.ask("mix", sizes.rounds, 4)
                 rounds += 4 * sizes.rounds
-                is_filled = 3 * rounds > WARM_JOBS or passed >= sizes.soak_s / 2
-                if not warm and passed >= sizes.soak_s / 10 and is_filled:
+                if not warm and passed >= sizes.soak_s / 4:
                     warm, warm_rounds = coordinator.memory(), rounds
             grown, jobs = coordinator.memory() - warm, 3 * (rounds - warm_rounds)
             yield Row(f"{scheme}: memory after warm-up", warm / 1e6, "MB", None, "", holds=True)
