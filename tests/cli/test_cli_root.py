@@ -162,3 +162,9 @@ def test_a_reader_that_has_left_is_no_error(tmp_path):
 def test_the_interpreter_runs_the_command_without_its_script():
     told = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True, check=True)
     assert told.stdout == f"holdfast, version {root.holdfast.__version__}\n"
+
+
+def test_an_option_before_the_command_says_where_it_belongs():
+    told = CliRunner().invoke(root.cli, ["--store", "memory:", "jobs", "ls"])
+    assert told.exit_code == 2
+    assert "No such option '--store'. Options stand behind the command: holdfast jobs ls --store URL." in told.stderr

@@ -86,7 +86,11 @@ class _Root(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["holdfast.args"] = list(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as unknown:
+            told = f"{unknown.message} Options stand behind the command: holdfast jobs ls --store URL."
+            raise click.UsageError(told, ctx) from unknown
 
     def invoke(self, ctx: click.Context) -> Any:
         args = ctx.meta["holdfast.args"]
