@@ -1,5 +1,6 @@
 """The threads that run turns: those that hang are replaced, for what waits as for what comes."""
 
+import random
 import threading
 
 from holdfast.workers.turns.crew import Crew
@@ -46,3 +47,92 @@ def test_a_thread_that_comes_back_after_it_was_written_off_takes_no_more_work():
     threads[0].join(LONG)
     assert not threads[0].is_alive()
     crew.close()
+
+
+def test_work_that_blocks_has_all_threads_and_no_more():
+    crew = Crew(4)
+    at_once, goes_on = threading.Barrier(5), threading.Event()
+    done = threading.Semaphore(0)
+
+    def block():
+        at_once.wait(LONG)
+        goes_on.wait(LONG)
+        done.release()
+
+    for _ in range(4):
+        crew.put(block)
+    at_once.wait(LONG)  # all four are in it
+    crew.put(done.release)
+    assert not done.acquire(blocking=False)
+    goes_on.set()
+    try:
+        assert all(done.acquire(timeout=LONG) for _ in range(5))
+    finally:
+        crew.close()
+
+
+def test_short_work_goes_on_beside_work_that_blocks():
+    crew = Crew(2)
+    blocked, goes_on = threading.Event(), threading.Event()
+    threads = []
+    done = threading.Semaphore(0)
+
+    def block():
+        blocked.set()
+        goes_on.wait(LONG)
+
+    def short():
+        threads.append(threading.get_ident())
+        done.release()
+
+    crew.put(block)
+    assert blocked.wait(LONG)
+    try:
+        for _ in range(500):
+            crew.put(short)
+        assert all(done.acquire(timeout=LONG) for _ in range(500))
+    finally:
+        goes_on.set()
+        crew.close()
+    assert len(set(threads)) == 1
+
+
+def test_everything_is_done_once_whatever_blocks_in_between():
+    crew = Crew(3)
+    begun, lock, done = [], threading.Lock(), threading.Semaphore(0)
+    pauses = random.Random(7)
+
+    def work(number, pause_s):
+        with lock:
+            begun.append(number)
+        if pause_s:
+            threading.Event().wait(pause_s)
+        done.release()
+
+    for number in range(600):
+        pause_s = pauses.choice([0] * 12 + [0.002, 0.008])
+        crew.put(lambda number=number, pause_s=pause_s: work(number, pause_s))
+    try:
+        assert all(done.acquire(timeout=LONG) for _ in range(600))
+    finally:
+        crew.close()
+    assert sorted(begun) == list(range(600))
+
+
+def test_threads_end_when_it_is_closed():
+    crew = Crew(3)
+    done, threads = threading.Semaphore(0), set()
+    at_once = threading.Barrier(3)
+
+    def work():
+        threads.add(threading.current_thread())
+        at_once.wait(LONG)
+        done.release()
+
+    for _ in range(3):
+        crew.put(work)
+    assert all(done.acquire(timeout=LONG) for _ in range(3))
+    crew.close()
+    for thread in threads:
+        thread.join(LONG)
+        assert not thread.is_alive()
