@@ -144,10 +144,10 @@ class Callers:
             chance = random.Random(1)  # noqa: S311 - pauses, not secrets
             async with Connection(self._url, self._access_token) as other:
                 for _ in range(count):
-                    lease = Lease(cmd=self.new().cmd, worker_id="bench", job_types=("wake",))
+                    lease = Lease(cmd=self.new().cmd, worker_id="bench", queues=("wake",))
                     await connection.send("POST", "/lease", encode(LeaseWish(lease=lease, wait_s=20)))
                     await asyncio.sleep(chance.uniform(0.002, 0.03))  # let it find nothing first, at no fixed beat
-                    job = msgspec.structs.replace(self.new().jobs[0], job_type="wake")
+                    job = msgspec.structs.replace(self.new().jobs[0], queue="wake")  # beside all that waits elsewhere
                     began = time.perf_counter()
                     await other.send("POST", "/commands", encode(Commands([Enqueue(cmd=job.job_id, jobs=(job,))])))
                     _, body = await connection.answer()
