@@ -50,7 +50,7 @@ class Sizes(NamedTuple):
     #: Rounds of everything between two looks at the memory, and seconds that are watched.
     rounds: int = 25
     soak_s: float = 0.0
-    #: Jobs that are there before: pages of them fill all that SQLite keeps at hand, 64 MiB to write and 8 for a reader.
+    #: Jobs that are there before, so that the pages SQLite keeps are full; records it keeps fill while it warms up.
     filling: int = 120_000
 
 
