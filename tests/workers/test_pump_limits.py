@@ -143,6 +143,26 @@ def test_a_worker_refused_by_the_rate_of_a_key_goes_on_when_it_opens(hf, clock):
     w.slots.close()
 
 
+@pytest.mark.parametrize("scope", ["queue", "key"])
+def test_a_rate_that_opens_between_a_lease_and_the_look_after_it_is_not_missed(hf, clock, scope):
+    @hf.task(name="call", limit_key="api", key_limit=9)
+    def call() -> None: ...
+
+    hf.queue("default").set(rate=(1, 60), rate_scope=scope)
+    first, second = call.enqueue(), call.enqueue()
+    w = hf.worker(concurrency=4)
+    drive_until(w, first)
+    clock.advance(59)
+    w.pump.look()
+    drive(w)  # refused: a second is left
+    clock.advance(1)
+    w.pump._rest()  # by now nothing holds the job back, and nothing will ever happen
+    drive(w)
+    assert second.status in {"RUNNING", "COMPLETED"}
+    drive_until(w, second)
+    w.slots.close()
+
+
 def test_work_until_idle_does_not_wait_for_a_rate_to_open(hf):
     @hf.task(name="call")
     def call() -> None: ...

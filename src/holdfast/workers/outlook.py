@@ -52,6 +52,8 @@ class Outlook:
         self._unseen = False
         #: A lease found nothing although something was ready (a pause, say); not tried again until an event comes.
         self._fruitless = -1
+        #: The last lease was decided then or later.
+        self._asked_at = engine.look().now
         #: Monotonic times: when delayed jobs are due or a rate opens, when to tick, when to look at what runs.
         self.delayed_at = _NEVER
         self.tick_at = 0.0 if ticks else _NEVER
@@ -66,6 +68,10 @@ class Outlook:
     def begin_anew(self) -> None:
         """Hear that a lease may find what it did not find before."""
         self.is_fresh, self._fruitless = False, -1
+
+    def asking(self) -> None:
+        """Hear that a lease is about to be asked for."""
+        self._asked_at = self._engine.look().now
 
     def leased(self, *, some: bool, all_wanted: bool) -> None:
         """Hear what a lease gave: something, and as much as was asked for."""
@@ -104,8 +110,8 @@ class Outlook:
             self._full_by = _NEVER
             waits = [view.next_due(Lane.DELAYED)]
             if ready and is_fruitless:
-                # No event may ever come: a rate opens by time alone.
-                waits.append(next_opening(view, scope.namespace, scope.queues, at))
+                # No event may ever come: a rate opens by time alone, and may have done so since the lease.
+                waits.append(next_opening(view, scope.namespace, scope.queues, min(at, self._asked_at)))
             first = next_of(view, TICKING) if self._ticks else None
             owed = view.next_due(Lane.DELIVERY)
             self._unseen = bool(running) and now < self.look_at

@@ -306,6 +306,7 @@ class Pump:
         # After the reports, which wake instances; before the lease, which may find the activities they ask for.
         commands += [errand.command for errand in errands]
         if room:
+            self._outlook.asking()
             commands.append(self._lease(room))
         reach("pump.sending")
         answered = self._submit(commands, [*(held for held, _ in reports), *renewals])
