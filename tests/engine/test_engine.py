@@ -22,7 +22,8 @@ from holdfast.errors import (
     StoreFailed,
 )
 from holdfast.model import commands as c
-from holdfast.model.jobs import Job, Run
+from holdfast.model.access import Access, Role
+from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.outcomes import Enqueued, Refusal
 from holdfast.points import listening
 from holdfast.stores.memory import MemoryStore
@@ -490,6 +491,18 @@ def test_a_lease_clears_no_more_than_a_hundred_lapsed_leases():
 def test_a_refusal_is_an_outcome_and_no_exception():
     outcome = Engine(MemoryStore(), clock=ManualClock()).submit(c.Cancel(job_id="nobody"))
     assert isinstance(outcome, Refusal)
+
+
+def test_rights_are_judged_by_the_state_a_command_meets_not_by_what_was_there_when_it_arrived():
+    """Whoever may not touch a job does not catch it in the batch that makes it."""
+    engine = Engine(MemoryStore(), clock=ManualClock())
+    within = Access(name="x", roles=(Role.OPERATOR,), namespaces=("home",))
+    made, cancelled = engine.submit_judged(
+        [new("a", namespace="abroad"), c.Cancel(job_id="a", force=True)], [None, within]
+    )
+    assert (made.jobs[0].created, cancelled.code) == (True, "job_not_found")
+    assert engine.job("a").status is JobStatus.QUEUED
+    assert engine.submit_judged([c.Cancel(job_id="a")], [None])[0].outcome == "cancelled"
 
 
 # --- forks ------------------------------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def test_what_goes_wrong_is_counted_by_its_kind(watched):
 
 def test_what_somebody_may_not_send_is_counted_although_no_commit_sees_it(watched):
     reader = Access(name="r", roles=(Role.READER,))
-    ask = lambda: watched.coordinator.admitted(reader, [Cancel(job_id="a")])  # noqa: E731 - called by `moved`
+    ask = lambda: watched.coordinator.admit(reader, Cancel(job_id="a"))  # noqa: E731 - called by `moved`
     assert watched.moved(ask)["holdfast_rejected_total", "code=forbidden"] == 1
 
 

@@ -108,10 +108,12 @@ def tried():
     with running("memory:", clock=clock, accesses=[EVERYTHING, WITHIN]) as serving:
         everything = HttpStore.open(serving.url, access_token="all", clock=clock)
         within = HttpStore.open(serving.url, access_token="within", clock=clock)
+        with_nothing = within.decide(HISTORY)
         refused = []
         for command in HISTORY:
             refused += [(command, outcome) for outcome in within.decide([command])]
             everything.decide([command])
+        assert [outcome for _, outcome in refused] == with_nothing  # what there is elsewhere does not show
         refused += [(LAST, outcome) for outcome in within.decide([LAST])]
         yield everything, within, refused
         everything.close()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from holdfast.clock import Clock, SystemClock
@@ -22,6 +24,7 @@ from holdfast.engine.timekeeping import Reading, Timekeeper
 from holdfast.engine.turnwatch import TurnWatch
 from holdfast.engine.watch import LeaseWatch
 from holdfast.errors import CorruptState, InvalidOperation, JobNotFound, StoreClosed, StoreError, UsageError
+from holdfast.model.access import Access
 from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease, StartDirect
 from holdfast.model.events import Event
 from holdfast.model.flowcommands import FetchActivity, FetchMore, FetchTurn, RenewTurn
@@ -33,6 +36,7 @@ from holdfast.points import reach
 from holdfast.rules.decide import decide
 from holdfast.rules.draws import Draws
 from holdfast.rules.leases import IN_THE_WAY
+from holdfast.rules.reaching import out_of_reach
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Batch, Elsewhere, Joinable, Store, View
 
@@ -54,10 +58,12 @@ _CLEARED: dict[type, tuple[Lane | None, Lane]] = {
 class _Waiter:
     """Commands of one caller, and the outcomes or the error they ended in."""
 
-    __slots__ = ("commands", "error", "outcomes", "wake")
+    __slots__ = ("accesses", "commands", "error", "outcomes", "wake")
 
-    def __init__(self, commands: Sequence[Command | Refusal]) -> None:
+    def __init__(self, commands: Sequence[Command | Refusal], accesses: Iterable[Access | None] = repeat(None)) -> None:
         self.commands = commands
+        #: By whose rights each of them is judged.
+        self.accesses = accesses
         self.outcomes: list[Outcome] | None = None
         self.error: Exception | None = None
         #: Set when the outcomes are there, or when it is this caller's turn to lead.
@@ -148,7 +154,17 @@ class Engine:
             self._demand_own()
             self._demand_ready()
             return decided_elsewhere(self._elsewhere, commands, self.store.blobs, attempt_s)
-        waiter = _Waiter([admitted(command, self.store.blobs) for command in commands])
+        return self._served(_Waiter([admitted(command, self.store.blobs) for command in commands]))
+
+    def submit_judged(self, commands: Sequence[Command], accesses: Sequence[Access | None]) -> list[Outcome]:
+        """Decide commands of others as `submit_many` does, each as far as who sent it reaches; None: that is anywhere.
+
+        Judged at its turn: what it names may have come to be in the same batch.
+        """
+        return self._served(_Waiter([admitted(command, self.store.blobs) for command in commands], accesses))
+
+    def _served(self, waiter: _Waiter) -> list[Outcome]:
+        """Wait until a caller has its outcomes."""
         try:
             self._join(waiter)
             if self._leader is not waiter:
@@ -272,7 +288,10 @@ class Engine:
         with self.store.write() as batch:
             turn = self._turn(batch)
             try:
-                outcomes = [[self._decide(turn, command) for command in waiter.commands] for waiter in taken]
+                outcomes = [
+                    [self._decide(turn, *asked) for asked in zip(waiter.commands, waiter.accesses, strict=False)]
+                    for waiter in taken
+                ]
             except StoreError:
                 raise
             except Exception as problem:
@@ -298,13 +317,18 @@ class Engine:
         reading = self.look()
         return _Turn(batch, reading, Draws(reading.now, _seed()), [], [], [])
 
-    def _decide(self, turn: _Turn, command: Command | Refusal) -> Outcome:
+    def _decide(self, turn: _Turn, command: Command | Refusal, access: Access | None = None) -> Outcome:
         if isinstance(command, Refusal):
             return command
         lanes = _CLEARED.get(type(command))
         if lanes is not None:
             self._clear_the_way(turn, *lanes)
         now = turn.reading.now
+        if access is not None:
+            judge = partial(decide, command=command, now=now, draws=turn.draws, jump=self.jump)
+            refusal = out_of_reach(access, command, turn.batch, judge)
+            if refusal is not None:
+                return refusal
         decision = decide(turn.batch, command, now, turn.draws, self.jump)
         if not decision.events:
             if isinstance(command, Extend) and isinstance(decision.outcome, Extended):

@@ -1,12 +1,10 @@
-"""What a role may do: which commands it may send, and what of. Whatever is not allowed here is forbidden.
+"""What a role may do: which commands it may send. Whatever is not allowed here is forbidden.
 
 Knows no HTTP, no token and no file. Commands that time itself gives are the authority's own: no role has them. What a
-role may see is said by `seeing`.
+role may see is said by `seeing`, what of all there is a command may be about by `reaching`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
 
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import (
@@ -31,14 +29,10 @@ from holdfast.model.commands import (
     Mend,
     MendGroups,
     Move,
-    NewJob,
     Normalize,
     PauseDispatch,
     PauseQueue,
     PauseSchedule,
-    PutSchedule,
-    PutTemplate,
-    PutWebhook,
     Redeliver,
     Release,
     ReleaseReservation,
@@ -49,10 +43,8 @@ from holdfast.model.commands import (
     Retry,
     SetQueue,
     Snooze,
-    StartDirect,
     Trigger,
     Update,
-    UpdateSchedule,
 )
 from holdfast.model.flowcommands import (
     AbandonActivity,
@@ -73,15 +65,11 @@ from holdfast.model.flowcommands import (
 )
 from holdfast.model.groups import Group
 from holdfast.model.jobs import Job
-from holdfast.model.orders import FlowOrder
-from holdfast.model.records import HeldKey
 from holdfast.model.reservations import Reservation
-from holdfast.model.schedules import NewSchedule, Schedule
-from holdfast.model.templates import NewTemplate, Template
-from holdfast.model.webhooks import Delivery, NewWebhook, Webhook
-from holdfast.rules.keys import key_of
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
+from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.saying import has_activity, may_say
-from holdfast.rules.state import State
 
 _OWN = (
     Expire, EndSession, EndSessions, Mend, MendGroups, DropRuns, Fire, Replan, ClaimDeliveries, EndDelivery,
@@ -114,90 +102,6 @@ def may_send(access: Access, command: Command) -> bool:
     if Role.ADMIN not in access.roles and has_activity(command):
         return False
     return Role.ADMIN in access.roles or any(isinstance(command, _SENDS.get(role, ())) for role in access.roles)
-
-
-def reaches_all(access: Access, commands: Iterable[Command]) -> bool:
-    """Tell whether they reach whatever these concern, so that nothing has to be looked up to know it."""
-    return access.namespaces is None and (
-        Role.ADMIN in access.roles or not any(_is_taking(command) for command in commands)
-    )
-
-
-def may_reach(access: Access, command: Command, state: State) -> bool:
-    """Tell whether all that the command concerns lies in their namespaces, and is not taken from somebody else."""
-    if Role.ADMIN not in access.roles and _is_taking(command):
-        found = (state.get(Job, job_id) for job_id in _taken(command, state))
-        if any(job is not None and job.submitted_by != access.name for job in found):
-            return False
-    if access.namespaces is None:
-        return True
-    concerned = _namespaces(command, state)
-    return concerned is not None and all(name in access.namespaces for name in concerned)
-
-
-def _is_taking(command: Command) -> bool:
-    """Tell whether a command of somebody who submits may take jobs that are there already."""
-    if isinstance(command, Enqueue):
-        return any(_is_replacing(job) for job in command.jobs)
-    return isinstance(command, CreateGroup) and any(
-        isinstance(member, str) or _is_replacing(member) for member in command.members
-    )
-
-
-def _taken(command: Command, state: State) -> Iterator[str]:
-    """Walk the ids of jobs that it takes: into a group, where they wait for each other, or to put new ones there."""
-    made = command.jobs if isinstance(command, Enqueue) else command.members if isinstance(command, CreateGroup) else ()
-    for one in made:
-        if isinstance(one, str):
-            yield one
-        elif _is_replacing(one) and (held := state.get(HeldKey, key_of(one))) is not None:
-            yield held.job_id
-
-
-def _is_replacing(job: NewJob) -> bool:
-    return job.key is not None and job.on_conflict == "replace"
-
-
-def _namespaces(command: Command, state: State) -> Iterable[str] | None:
-    """Give the namespaces a command concerns; None if nobody can tell, for then it is forbidden.
-
-    What it names and is not there concerns none: it is not found, by the rules themselves, or made where it says.
-    """
-    if isinstance(command, Enqueue):
-        return [job.namespace for job in command.jobs]
-    if isinstance(command, FlowOrder):
-        return [FLOWS]
-    said = [new.namespace for new in _made_by(command)]
-    named = getattr(command, "namespace", None)
-    if isinstance(named, str):
-        said.append(named)
-    keys = [(kind, key) for field, kind in KINDS if isinstance(key := getattr(command, field, None), str)]
-    if isinstance(command, CreateGroup):
-        keys += [(Job, member) for member in command.members if isinstance(member, str)]
-    if isinstance(command, PutSchedule | UpdateSchedule):
-        template = (command.schedule if isinstance(command, PutSchedule) else command.changes).template_id
-        keys += [(Template, template)] if isinstance(template, str) else []
-    if not said and not keys:
-        return None
-    found = [state.get(kind, key) for kind, key in keys]
-    return [*said, *(record.namespace for record in found if record is not None)]
-
-
-def _made_by(command: Command) -> Iterator[NewJob | NewTemplate | NewSchedule | NewWebhook]:
-    """Walk what a command asks to be made, all that says where it belongs."""
-    match command:
-        case CreateGroup(members=members, callback=callback):
-            yield from (one for one in (*members, callback) if isinstance(one, NewJob))
-        case StartDirect(job=new):
-            yield new
-        case PutTemplate(template=template):
-            yield template
-        case PutSchedule(schedule=schedule):
-            yield schedule
-        case PutWebhook(webhook=webhook):
-            yield webhook
-        case _:
-            return
 
 
 #: Fields of commands that name something, and what that is.

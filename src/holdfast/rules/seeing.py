@@ -48,7 +48,7 @@ def home_of(thing: object) -> str | None:
 
 def sight_in(access: Access, namespace: str | None) -> Sight:
     """Tell what they see of a namespace; None: of what belongs to none."""
-    if not _is_within(access, namespace):
+    if not is_within(access, namespace):
         return Sight.NOTHING
     if may_read(access):
         return Sight.ALL
@@ -85,10 +85,11 @@ def may_speak(access: Access, run_ids: Iterable[str], state: State) -> bool:
     if access.namespaces is None:
         return True
     runs = [state.get(Run, run_id) for run_id in run_ids]
-    return all(run is not None and _is_within(access, run.namespace) for run in runs)
+    return all(run is not None and is_within(access, run.namespace) for run in runs)
 
 
-def _is_within(access: Access, namespace: str | None) -> bool:
+def is_within(access: Access, namespace: str | None) -> bool:
+    """Tell whether a namespace is theirs; None, of what belongs to none, is for who has them all."""
     return access.namespaces is None or namespace in access.namespaces
 
 
@@ -196,15 +197,15 @@ def shown(access: Access, look: str, given: Given, state: State, find: Callable[
         return find({**given, "query": msgspec.structs.replace(query, submitted_by=access.name)})
     if sight is Sight.OWN or (look in OF_THING and access.namespaces is not None):
         thing = _thing(look, given, state)
-        if thing is None or not _is_within(access, home_of(thing)):
+        if thing is None or not is_within(access, home_of(thing)):
             return None
         if sight is Sight.OWN and not _is_own(access, thing, state):
             return None
     if look not in SIEVED or access.namespaces is None:
         return find(given)
     if look == "ids_with_prefix":
-        return _first_ids(given, lambda one: _is_within(access, home_of(state.get(given["kind"], one))), find)
-    return (one for one in find(given) if _is_within(access, home_of(one)))
+        return _first_ids(given, lambda one: is_within(access, home_of(state.get(given["kind"], one))), find)
+    return (one for one in find(given) if is_within(access, home_of(one)))
 
 
 def _first_ids(given: Given, keep: Callable[[str], bool], find: Callable[[Given], Any]) -> list[str]:

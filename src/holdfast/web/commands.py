@@ -32,7 +32,7 @@ async def post_lease(request: Request) -> Response:
     coordinator, access = coordinator_of(request), access_of(request)
     # By its id a lease that waited finds what was granted to it meanwhile.
     lease = wish.lease if wish.lease.cmd else msgspec.structs.replace(wish.lease, cmd=coordinator.engine.new_id())
-    (command,) = await coordinator.admit(access, [lease])
+    command = coordinator.admit(access, lease)
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)

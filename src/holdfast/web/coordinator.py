@@ -19,12 +19,12 @@ from starlette.requests import Request
 from holdfast.engine.counting import Counts
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report
-from holdfast.errors import CorruptState, Forbidden, HoldfastError, StoreFailed
+from holdfast.errors import CorruptState, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import FetchActivity, FetchTurn, StartInstance
-from holdfast.model.outcomes import Outcome, Refusal, refuse
-from holdfast.rules.access import may_reach, may_send, reaches_all, what_it_takes
+from holdfast.model.outcomes import Outcome, Refusal
+from holdfast.rules.reaching import forbidden, may_ask, reaches_all
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Gathering, Submission
@@ -126,11 +126,13 @@ class Coordinator:
         with self._watched():
             return await self._gathering.decide(access, commands)
 
-    async def admit(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
-        """Give the commands as they may be decided later, or their refusals."""
-        if reaches_all(access, commands):  # nothing has to be looked up for it
-            return self.admitted(access, commands)
-        return await self.in_thread(lambda: self.admitted(access, commands))
+    def admit(self, access: Access, command: Command) -> Command | Refusal:
+        """Give a command as it may be decided, with who asks; or its refusal, whatever there is of what it names."""
+        if may_ask(access, command):
+            return self._owned(access, command)
+        refusal = forbidden(access, command)
+        self.counts.refused(refusal)
+        return refusal
 
     async def _submit(self, commands: Sequence[Command]) -> list[Outcome]:
         """Decide commands that were admitted before."""
@@ -149,32 +151,18 @@ class Coordinator:
 
     # --- in a thread --------------------------------------------------------------------------------------------------
 
-    def admitted(self, access: Access, commands: Sequence[Command]) -> list[Command | Refusal]:
-        """Give the commands as they may be decided, each with who asks, or its refusal. Touches the store."""
-        if reaches_all(access, commands):
-            return [self._judged(access, command, is_there=True) for command in commands]
-        with self.engine.read() as view:
-            return [self._judged(access, command, is_there=may_reach(access, command, view)) for command in commands]
-
-    def _judged(self, access: Access, command: Command, *, is_there: bool) -> Command | Refusal:
-        if is_there and may_send(access, command):
-            return self._owned(access, command)
-        refusal = refuse(
-            Forbidden,
-            f"{access.name or 'nobody from outside'} may not send {command.__struct_config__.tag} there. "
-            "Nothing was changed.",
-            hint=what_it_takes(access, type(command)),
-        )
-        self.counts.refused(refusal)
-        return refusal
-
     def _decided(self, submissions: Sequence[Submission]) -> list[list[Outcome]]:
         """Decide the commands of several requests in one commit."""
-        judged: list[list[Command | Refusal]] = [
-            list(one.commands) if one.access is None else self.admitted(one.access, one.commands) for one in submissions
-        ]
-        commands = [one for some in judged for one in some if not isinstance(one, Refusal)]
-        outcomes = iter(self.engine.submit_many(commands) if commands else ())
+        judged: list[list[Command | Refusal]] = []
+        commands: list[Command] = []
+        accesses: list[Access | None] = []
+        for access, asked in submissions:
+            judged.append([command if access is None else self.admit(access, command) for command in asked])
+            for one in judged[-1]:
+                if not isinstance(one, Refusal):
+                    commands.append(one)
+                    accesses.append(None if access is None or reaches_all(access, one) else access)
+        outcomes = iter(self.engine.submit_judged(commands, accesses) if commands else ())
         return [[one if isinstance(one, Refusal) else next(outcomes) for one in some] for some in judged]
 
     def _owned(self, access: Access, command: Command) -> Command:

@@ -199,7 +199,15 @@ def test_whoever_belongs_to_a_namespace_stays_there(api):
     api.get("/jobs", 403, role="here")
     api.get("/jobs/other", 404, role="here")
     api.get("/jobs/mine", role="here")
-    api.post("/jobs/other/cancel", {}, 403, role="here")
+    for nobodys in ("other", "nobody"):  # which of them is there does not show
+        assert api.post(f"/jobs/{nobodys}/cancel", {}, 404, role="here") == {
+            "type": "urn:holdfast:job_not_found",
+            "title": "Not Found",
+            "status": 404,
+            "detail": f"there is no job {nobodys}.",
+            "code": "job_not_found",
+            "facts": {"job_id": nobodys},
+        }
     api.post("/jobs/mine/cancel", {}, role="here")
     api.get("/jobs/mine", 404, params={"namespace": "elsewhere"})
     for path in ("/queues", "/templates", "/schedules", "/groups", "/reservations", "/webhooks", "/deliveries"):
@@ -219,20 +227,22 @@ def test_whoever_belongs_to_a_namespace_rules_there_and_nowhere_else(api):
         api.post("/groups", {"members": [body], "group_id": f"g-{name}"}, 201, role=role, **where)
         api.post("/reservations", {"queue": "q", "reservation_id": f"r-{name}"}, 201, role=role, **where)
         api.post("/webhooks", {"url": "https://example.com/", "webhook_id": f"w-{name}"}, 201, role=role, **where)
-    for name, status, unseen in (("other", 403, 404), ("mine", None, None)):
+    for name, unseen in (("nobody", 404), ("other", 404), ("mine", None)):
         api.post(f"/templates/t-{name}/enqueue", {}, unseen or 201, role="here")
         api.post(f"/templates/t-{name}/archive", {}, unseen or 200, role="here")
         api.post(f"/schedules/s-{name}/trigger", {}, unseen or 201, role="here")
         api.post(f"/schedules/s-{name}/pause", {}, unseen or 200, role="here")
         api.patch(f"/schedules/s-{name}", {"grace_s": 1}, unseen or 200, role="here")
-        api.post(f"/groups/g-{name}/cancel", {}, status or 200, role="here")
-        api.post(f"/reservations/r-{name}/renew", {}, status or 200, role="here")
-        api.patch(f"/webhooks/w-{name}", {"enabled": False}, status or 200, role="here")
-        api.delete(f"/webhooks/w-{name}", status or 204, role="here")
+        api.post(f"/groups/g-{name}/cancel", {}, unseen or 200, role="here")
+        api.post(f"/reservations/r-{name}/renew", {}, unseen or 200, role="here")
+        api.patch(f"/webhooks/w-{name}", {"enabled": False}, unseen or 200, role="here")
+        if unseen:
+            api.post(f"/webhooks/w-{name}/test", {}, unseen, role="here")
+        api.delete(f"/webhooks/w-{name}", unseen or 204, role="here")
     # Nor with a template of others.
     stolen = {"name": "x", "interval_s": 9, "template_id": "t-other"}
-    api.post("/schedules", stolen, 403, role="here", **mine)
-    api.patch("/schedules/s-mine", {"template_id": "t-other", "job_type": None}, 403, role="here")
+    api.post("/schedules", stolen, 404, role="here", **mine)
+    api.patch("/schedules/s-mine", {"template_id": "t-other", "job_type": None}, 404, role="here")
 
 
 def test_what_is_done_carries_who_did_it(api):
