@@ -1,5 +1,6 @@
 """Messages of workflow instances in `sqlite:`: found in their order, be they few or many, written or not yet."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,14 +8,28 @@ import msgspec
 import pytest
 
 from holdfast.engine import Engine
-from holdfast.model.flowcommands import AckTurn, Delta, FetchTurn, NewEvent, NewMessage, SendMessage
+from holdfast.model.events import MessageStored
+from holdfast.model.flowcommands import (
+    AckTurn,
+    Delta,
+    FetchTurn,
+    NewEvent,
+    NewMessage,
+    SendMessage,
+    StartInstance,
+    TellInstance,
+)
 from holdfast.model.history import Event
 from holdfast.model.ids import Token
 from holdfast.model.instances import Message
 from holdfast.model.kinds import OrchestrationStarted
-from holdfast.model.workitems import StartOrchestration, TimerFired, WorkItem
+from holdfast.model.outcomes import Begun
+from holdfast.model.times import Timestamp
+from holdfast.model.workitems import QueueMessage, StartOrchestration, TimerFired, WorkItem
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
+
+NOW = Timestamp("2026-01-01T00:00:00.000000Z")
 
 
 @pytest.fixture
@@ -74,3 +89,67 @@ def ack(instance: str, token: Token, **more: object) -> AckTurn:
     )
     delta = Delta(events=(NewEvent(event=msgspec.Raw(msgspec.json.encode(began))),))
     return AckTurn(token=token, execution_id=1, delta=delta, **more)
+
+
+def begin(instance: str) -> StartInstance:
+    return StartInstance(message=start(instance))
+
+
+def held(instance: str) -> TellInstance:
+    return TellInstance(message=new(QueueMessage(instance=instance, name="n", data="1")), hold_s=60.0)
+
+
+def parked(engine: Engine, instance: str) -> list[str | None]:
+    with engine.read() as view:
+        return [message.parked for message in view.mail(instance)]
+
+
+def test_an_instance_with_an_id_above_all_is_started_without_asking_who_has_it(engine):
+    engine.ask(begin("a"))
+    asked: list[str] = []
+    engine.store._writer.set_trace_callback(asked.append)
+    engine.submit_many([begin(f"b{number:03}") for number in reversed(range(100))])
+    engine.store._writer.set_trace_callback(None)
+    assert [sql for sql in asked if "SELECT" in sql] == []
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_was_held_for_an_id_above_all_is_found_by_its_start(engine, together):
+    engine.ask(begin("a"))
+    if together:
+        engine.submit_many([held("z"), held("z"), begin("z")])
+    else:
+        for command in (held("z"), held("z"), begin("z")):
+            engine.ask(command)
+    assert parked(engine, "z") == [None, None, None]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_id_above_all_is_given_once(engine, together):
+    engine.ask(begin("a"))
+    commands = [begin("z"), begin("z")]
+    replies = engine.submit_many(commands) if together else [engine.ask(command) for command in commands]
+    assert replies == [Begun(instance_id="z"), Begun(instance_id="z", created=False)]
+
+
+def test_what_another_process_sent_to_an_id_above_all_is_found(engine, tmp_path):
+    engine.ask(begin("a"))
+    other = Engine(SqliteStore.open(tmp_path / "flows.db"), clock=engine.time.clock)
+    other.submit_many([held("y"), begin("z")])
+    other.close()
+    assert engine.submit_many([begin("y"), begin("z")]) == [
+        Begun(instance_id="y"),
+        Begun(instance_id="z", created=False),
+    ]
+    assert parked(engine, "y") == [None, None]
+
+
+def test_what_a_batch_took_back_was_never_there(engine):
+    engine.ask(begin("a"))
+    with contextlib.suppress(ZeroDivisionError), engine.store.write() as batch:
+        batch.add([MessageStored(instance_id="z", kind="StartOrchestration", item=msgspec.Raw(b"{}"))], NOW)
+        seen = len(batch.mail("z"))
+        raise ZeroDivisionError
+    assert seen == 1
+    assert parked(engine, "z") == []
+    assert engine.ask(begin("z")) == Begun(instance_id="z")

@@ -20,9 +20,14 @@ SEARCHES = {
     "queue": ["PRIMARY KEY (namespace=? AND name=?)"],
     "held_key": ["PRIMARY KEY (namespace=? AND unique_key=?)"],
     "command": ["PRIMARY KEY (cmd=?)"],
-    "highest_job_id": ["sqlite_autoindex_jobs_1"],
+    "highest_ids": [
+        "sqlite_autoindex_jobs_1",
+        "sqlite_autoindex_job_runs_1",
+        "sqlite_autoindex_instances_1",
+        "sqlite_autoindex_turns_1",
+        "ix_queue_instance",
+    ],
     "ids_from": ["sqlite_autoindex_jobs_1 (job_id>?)"],
-    "highest_run_id": ["sqlite_autoindex_job_runs_1"],
     "runs_of_job": ["ix_runs_job (job_id=?)"],
     "successors": ["ix_jobs_retry_of (retry_of=?)"],
     "ready": [READY, "ix_jobs_overlap (schedule_id=?)"],
@@ -187,7 +192,8 @@ def test_what_is_asked_on_the_way_of_a_job_is_found_by_an_index(db, name):
     steps = plan(db, name)
     for index in SEARCHES[name]:
         assert any(step.startswith("SEARCH") and index in step for step in steps), steps
-    assert not any(step.startswith("SCAN") and "json_each" not in step for step in steps), steps
+    scans = [step for step in steps if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
+    assert not any("json_each" not in step for step in scans), steps
     assert name in SORT or not any("TEMP B-TREE" in step for step in steps), steps
 
 

@@ -92,8 +92,8 @@ class Post:
         return tuple(held_back(self._state.mail(new.instance_id)))
 
     def begin(self, instance_id: str) -> None:
-        """Take out of the parking place what waited for this instance."""
-        if self._is_there(instance_id):
+        """Take out of the parking place what waited for this instance; for one that is there nothing does."""
+        if instance_id in self._known:
             return
         self._known.add(instance_id)
         for message in self._state.mail(instance_id):

@@ -74,13 +74,11 @@ SELECT {job_templates} FROM job_templates ORDER BY template_id;
 -- Every schedule, by id.
 SELECT {schedules} FROM schedules ORDER BY schedule_id;
 
--- name: highest_job_id
--- The highest job id: a greater one is new.
-SELECT max(job_id) FROM jobs;
-
--- name: highest_run_id
--- The highest run id: a greater one is new.
-SELECT max(run_id) FROM job_runs;
+-- name: highest_ids
+-- The highest id of each kind: a greater one is new, and nothing was sent to an instance above the last of these.
+SELECT (SELECT max(job_id) FROM jobs), (SELECT max(run_id) FROM job_runs),
+  (SELECT max(instance_id) FROM instances), (SELECT max(instance_id) FROM turns),
+  (SELECT max(instance_id) FROM orchestrator_queue);
 
 -- name: runs_of_job
 -- The runs of one job, oldest first; one that never started has no number and comes last.

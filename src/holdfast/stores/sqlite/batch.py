@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from holdfast.errors import RecordTooLarge
 from holdfast.journal.records import MAX_LINE
@@ -29,9 +29,10 @@ from holdfast.points import reach
 from holdfast.rules.changes import Stamp
 from holdfast.rules.fold import fold
 from holdfast.rules.order import place, run_place
+from holdfast.rules.state import Lane
 from holdfast.stores.sqlite.flowrows import MESSAGES
 from holdfast.stores.sqlite.kinds import BY_KIND
-from holdfast.stores.sqlite.lookups import Lookups
+from holdfast.stores.sqlite.lookups import DUE, Lookups
 from holdfast.stores.sqlite.rows import JOBS, RUNS, Meta, Row, Table, as_waiting, chained
 from holdfast.stores.sqlite.statements import SQL
 
@@ -63,6 +64,9 @@ class Batch(Lookups):
         self._webhooks: dict[str, Sequence[Webhook]] = {}
         #: Kind → highest id that has a row; a greater one is known to be new.
         self._highest: dict[type, str] = {}
+        #: The highest instance id that a message with a row is for; and whom messages without one are for.
+        self._addressed = ""
+        self._written_to: set[str] = set()
         self._events: list[tuple[int, str, str, int]] = []
         self._stored = self._now = _NO_META
         self._promoted = False
@@ -82,11 +86,9 @@ class Batch(Lookups):
             self.forget()
             self._stored = self._now = Meta(*self._db.execute(SQL["meta"]).fetchone())
             self._known[Authority][AUTHORITY] = self._now.authority
-            self._highest = {
-                Message: message_key(self._now.seq),
-                Job: self._db.execute(SQL["highest_job_id"]).fetchone()[0] or "",
-                Run: self._db.execute(SQL["highest_run_id"]).fetchone()[0] or "",
-            }
+            job, run, instance, turn, addressed = (one or "" for one in self._db.execute(SQL["highest_ids"]).fetchone())
+            self._highest = {Message: message_key(self._now.seq), Job: job, Run: run, Instance: instance, Turn: turn}
+            self._addressed = addressed
             self._version = version
         for known in self._known.values():
             _shorten(known)
@@ -136,6 +138,7 @@ class Batch(Lookups):
         self._events.clear()
         self._turns.clear()
         self._timers.clear()
+        self._written_to.clear()
         self._promoted = False
         self._version = -1
 
@@ -202,9 +205,11 @@ class Batch(Lookups):
             self._webhooks.clear()
         elif kind is Turn and isinstance(record, Turn) and record.token is not None:
             self._tokens[record.token] = record.instance_id
-        elif kind is Message and isinstance(record, Message) and record.event_id is not None:
-            asked = (record.instance_id, record.execution_id or 0, record.event_id)
-            self._timers.setdefault(asked, []).append(key)
+        elif kind is Message and isinstance(record, Message):
+            self._written_to.add(record.instance_id)
+            if record.event_id is not None:
+                asked = (record.instance_id, record.execution_id or 0, record.event_id)
+                self._timers.setdefault(asked, []).append(key)
         self._known[kind][key] = record
         return kind, key, before, row, was_pending
 
@@ -269,6 +274,8 @@ class Batch(Lookups):
                 self._write(BY_KIND[written], pending)
                 pending.clear()
         self._timers.clear()
+        self._addressed = max(self._addressed, *self._written_to, "")
+        self._written_to.clear()
         if self._turns:
             self._db.executemany(SQL["pass_turn"], [(group_id,) for group_id in self._turns])
             self._turns.clear()
@@ -309,6 +316,10 @@ class Batch(Lookups):
     # --- looking up -------------------------------------------------------------------------------------------------
 
     @property
+    def _meta(self) -> Meta:
+        return self._now
+
+    @property
     def seq(self) -> int:
         """Number of the last event this batch contains."""
         return self._events[-1][0] if self._events else self._now.seq
@@ -329,6 +340,23 @@ class Batch(Lookups):
             return self._known[Instance].get(key.partition("\0")[0], _UNKNOWN) is None
         highest = self._highest.get(kind)
         return highest is not None and key > highest
+
+    def next_due(self, lane: Lane) -> Timestamp | None:
+        """Give the earliest time of a lane, or None."""
+        self._settle()
+        return cast("Timestamp | None", self._db.execute(DUE[lane][2]).fetchone()[0])
+
+    def mail(self, instance_id: str) -> Sequence[Message]:
+        """Give all messages of an instance, by number; mostly without a query, as every start asks."""
+        return () if self._is_unheard_of(instance_id) else super().mail(instance_id)
+
+    def beginnings(self, instance_id: str) -> Sequence[Message]:
+        """Give the messages of an instance that begin an execution, by number; mostly without a query."""
+        return () if self._is_unheard_of(instance_id) else super().beginnings(instance_id)
+
+    def _is_unheard_of(self, instance_id: str) -> bool:
+        """Tell whether there is certainly no message for an instance."""
+        return instance_id > self._addressed and instance_id not in self._written_to
 
     def turn_by_token(self, token: Token) -> Turn | None:
         """Give the turn with that token, or None; mostly without a query, as every ack asks."""
