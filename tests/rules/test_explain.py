@@ -10,18 +10,25 @@ from holdfast.model.commands import (
     Bury,
     Cancel,
     Complete,
+    CreateGroup,
     Enqueue,
     Fail,
     Lease,
     NewJob,
     PauseDispatch,
     PauseQueue,
+    PutSchedule,
     Release,
+    ReleaseReservation,
+    Reserve,
     SetQueue,
     Snooze,
+    StartDirect,
+    Trigger,
 )
 from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import Backoff, Job, RetryMode
+from holdfast.model.schedules import NewSchedule, Overlap
 from holdfast.rules.explain import COUNTED, explain
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
@@ -43,10 +50,10 @@ def put(engine, *job_ids, **options):
     engine.ask(Enqueue(jobs=jobs))
 
 
-def why(engine, job_id, served=None):
+def why(engine, job_id, served=None, sees=None):
     now = engine.look().now
     with engine.read() as view:
-        return explain(view, view.get(Job, job_id), now, served)
+        return explain(view, view.get(Job, job_id), now, served, sees)
 
 
 def test_the_first_in_line_is_ready_and_the_others_are_behind_it(engine):
@@ -228,3 +235,73 @@ def test_a_limit_comes_after_a_pause_and_a_delay_and_before_a_missing_worker(eng
     assert why(engine, "b", served=lambda *_: False).code == "key_limit"
     engine.ask(PauseQueue(queue="default"))
     assert why(engine, "b").code == "queue_paused"
+
+
+# --- who may not see what holds a job ---------------------------------------------------------------------------------
+
+
+def sees_own(thing):
+    return getattr(thing, "submitted_by", None) == "me"
+
+
+def limited(engine):
+    put(engine, "their-1", "their-2")
+    put(engine, "own", submitted_by="me")
+    put(engine, "waits", submitted_by="me")
+    limit(engine, max_running=3)
+    lease(engine, 3)
+    return "queue limit 3 of 3, held by own and 2 more", "own", ("own",)
+
+
+def keyed(engine):
+    put(engine, "their", "waits", limit_key="k")
+    lease(engine, 1)
+    return "limit key k 1 of 1", None, ()
+
+
+def behind(engine):
+    put(engine, "their", "their too", "waits")
+    return "2 ahead in queue default", None, ()
+
+
+def grouped(engine):
+    params = msgspec.Raw(b"{}")
+    members = tuple(NewJob(job_id=name, job_type="work", params=params) for name in ("their", "waits"))
+    engine.ask(CreateGroup(group_id="g", members=members))
+    return "waits for number 1 of 2 in its group, which is QUEUED", None, ()
+
+
+def reserved(engine):
+    put(engine, "waits")
+    held = engine.ask(Reserve(reservation_id="r", queue="default", reserved_by="somebody"))
+    return f"queue default is reserved until {held.expires_at}", None, ()
+
+
+def direct(engine):
+    reserved(engine)
+    job = NewJob(job_id="their", job_type="work", params=msgspec.Raw(b"{}"))
+    engine.ask(StartDirect(reservation_id="r", job=job, worker_id="w"))
+    engine.ask(ReleaseReservation(reservation_id="r"))
+    return "a job runs directly, alone on queue default", None, ()
+
+
+def overlapping(engine):
+    schedule = NewSchedule(name="s", job_type="work", interval_s=60.0, overlap=Overlap.QUEUE)
+    engine.ask(PutSchedule(schedule_id="s", schedule=schedule))
+    for name in ("their", "waits"):
+        engine.ask(Trigger(schedule_id="s", job_id=name))
+    lease(engine, 1)
+    return "waits until another job of the same schedule has ended", None, ()
+
+
+@pytest.mark.parametrize(
+    "arrange", [limited, keyed, behind, grouped, reserved, direct, overlapping], ids=lambda arrange: arrange.__name__
+)
+def test_what_somebody_may_not_see_is_counted_and_not_named(engine, arrange):
+    sentence, holder, held_by = arrange(engine)
+    found, whole = why(engine, "waits", sees=sees_own), why(engine, "waits")
+    assert (found.sentence, found.holder, found.held_by) == (sentence, holder, held_by)
+    assert (found.code, found.until) == (whole.code, whole.until)
+    assert why(engine, "waits", sees=lambda _thing: True) == whole
+    for name in ("their", "somebody"):
+        assert name not in repr(found)

@@ -14,14 +14,16 @@ from holdfast.engine.engine import Engine
 from holdfast.model.jobs import Job
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo
-from holdfast.rules.explain import COUNTED, Reason, explain, takes
+from holdfast.rules.explain import COUNTED, Reason, Sees, explain, takes
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane, State
-from holdfast.stores.protocol import View
+from holdfast.stores.protocol import Explaining, View
 
 
 def reason_of(engine: Engine, job: Job) -> Reason:
-    """Give the one reason why a job is where it is, now."""
+    """Give the one reason why a job is where it is, now. Raises JobNotFound."""
+    if isinstance(engine.store, Explaining):
+        return engine.store.job_reason(job.job_id)
     workers = engine.store.workers.all()
     with engine.read() as view:
         return Reasons(view, engine.look().now, workers).of(job)
@@ -30,11 +32,14 @@ def reason_of(engine: Engine, job: Job) -> Reason:
 class Reasons:
     """The reasons of many jobs in one view; each queue's line is walked once."""
 
-    def __init__(self, view: View, now: Timestamp, workers: Sequence[WorkerInfo] | None = None) -> None:
-        """Look at `view`; without `workers` nobody knows whether one would take a job."""
+    def __init__(
+        self, view: View, now: Timestamp, workers: Sequence[WorkerInfo] | None = None, sees: Sees = None
+    ) -> None:
+        """Look at `view`; without `workers` nobody knows whether one would take a job. Say what who asks `sees`."""
         self._view = view
         self._now = now
         self._workers = workers
+        self._sees = sees
         self._lines: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
 
     def of(self, job: Job) -> Reason:
@@ -44,7 +49,7 @@ class Reasons:
         def served(queue: str, job_type: str) -> bool:
             return any(takes(worker, job.namespace, queue, job_type) for worker in workers or ())
 
-        return explain(cast("State", self), job, self._now, None if workers is None else served)
+        return explain(cast("State", self), job, self._now, None if workers is None else served, self._sees)
 
     def ready(self, namespace: str, queues: Sequence[str], job_types: object, now: Timestamp) -> Iterator[Job]:
         """Walk the line of these queues, as far as anybody counts.

@@ -1,6 +1,7 @@
 """Explain: why a job is where it is, and what it waits for. Exactly one reason, the first that applies. Pure.
 
-The same sentence is shown everywhere: Python, command line, HTTP, dashboard.
+The same sentence is shown everywhere: Python, command line, HTTP, dashboard. To who may not see what holds a job it is
+said without naming it: how much there is, and until when.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ SHORTEST_ID = 4
 
 #: Tells whether a live worker would take a job of this queue and task; None if nobody knows.
 Served = Callable[[str, str], bool] | None
+#: Tells whether who asks may see something that holds a job; None if they see everything.
+Sees = Callable[[Job | Reservation], bool] | None
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,11 +58,11 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lines: tuple[str, ...] = ()
 
 
-def explain(state: State, job: Job, now: Timestamp, served: Served = None) -> Reason:
+def explain(state: State, job: Job, now: Timestamp, served: Served = None, sees: Sees = None) -> Reason:
     """Give the one reason why `job` is where it is."""
     match job.status:
         case JobStatus.QUEUED:
-            return _waiting(state, job, now, served)
+            return _waiting(state, job, now, served, sees)
         case JobStatus.RUNNING:
             return _running(job, now)
         case _:
@@ -77,7 +80,12 @@ def takes(worker: WorkerInfo, namespace: str, queue: str, job_type: str) -> bool
     )
 
 
-def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
+def _is_named(state: State, job_id: JobId, sees: Sees) -> bool:
+    """Tell whether a job may be named."""
+    return sees is None or ((job := state.get(Job, job_id)) is not None and sees(job))
+
+
+def _waiting(state: State, job: Job, now: Timestamp, served: Served, sees: Sees) -> Reason:
     authority = state.get(Authority, AUTHORITY) or Authority()
     if authority.dispatch_paused:
         sentence = f"dispatch is paused{_because(authority.dispatch_reason)}"
@@ -86,43 +94,49 @@ def _waiting(state: State, job: Job, now: Timestamp, served: Served) -> Reason:
     if queue is not None and queue.paused:
         sentence = f"queue {job.queue} is paused{_because(queue.pause_reason)}"
         return Reason(code="queue_paused", sentence=sentence, holder=job.queue)
-    reserved = _reserved(state, job, now)
+    reserved = _reserved(state, job, now, sees)
     if reserved is not None:
         return reserved
     if job.not_before is not None and job.not_before > now:
         return _delayed(job, state.last_run(job.job_id))
-    held = _held_by_group(state, job)
+    held = _held_by_group(state, job, sees)
     if held is not None:
         return held
     if job.overlap == Overlap.QUEUE and job.schedule_id is not None:
         before = min(state.running_of(job.schedule_id), default=None)
         if before is not None:
-            sentence = f"waits until job {before} of the same schedule has ended"
-            return Reason(code="overlap_wait", sentence=sentence, holder=before)
-    limited = _limited(state, job, now)
+            named = before if _is_named(state, before, sees) else None
+            which = "another job" if named is None else f"job {named}"
+            sentence = f"waits until {which} of the same schedule has ended"
+            return Reason(code="overlap_wait", sentence=sentence, holder=named)
+    limited = _limited(state, job, now, sees)
     if limited is not None:
         return limited
     if served is not None and not served(job.queue, job.job_type):
         sentence = f"no live worker knows task {job.job_type} on queue {job.queue}"
         return Reason(code="no_worker", sentence=sentence, holder=job.job_type)
-    return _in_line(state, job, now)
+    return _in_line(state, job, now, sees)
 
 
-def _reserved(state: State, job: Job, now: Timestamp) -> Reason | None:
+def _reserved(state: State, job: Job, now: Timestamp, sees: Sees) -> Reason | None:
     """Say who has the queue to himself, or None."""
     found = reserved_by(state, job.namespace, job.queue, now)
     if found is None:
         return None
     if isinstance(found, Reservation):
-        sentence = f"queue {job.queue} is reserved by {found.reserved_by} until {found.expires_at}"
-        return Reason(code="reserved", sentence=sentence, holder=found.reservation_id, until=found.expires_at)
+        is_named = sees is None or sees(found)
+        by = f" by {found.reserved_by}" if is_named else ""
+        sentence = f"queue {job.queue} is reserved{by} until {found.expires_at}"
+        holder = found.reservation_id if is_named else None
+        return Reason(code="reserved", sentence=sentence, holder=holder, until=found.expires_at)
     alone = state.get(Job, found)
     until = None if alone is None else alone.lease_expires_at
-    sentence = f"job {found} runs directly, alone on queue {job.queue}"
-    return Reason(code="reserved", sentence=sentence, holder=found, until=until)
+    named = found if _is_named(state, found, sees) else None
+    sentence = f"{'a job' if named is None else f'job {named}'} runs directly, alone on queue {job.queue}"
+    return Reason(code="reserved", sentence=sentence, holder=named, until=until)
 
 
-def _held_by_group(state: State, job: Job) -> Reason | None:
+def _held_by_group(state: State, job: Job, sees: Sees) -> Reason | None:
     """Give the member of a sequential group that must end first, or None."""
     if job.group_id is None or job.sequence_number is None:
         return None
@@ -133,21 +147,24 @@ def _held_by_group(state: State, job: Job) -> Reason | None:
     if before is None or before.job_id == job.job_id:
         return None
     which = f"number {(before.sequence_number or 0) + 1} of {group.members} in its group"
-    sentence = f"waits for job {before.job_id}, {which}, which is {before.status}"
-    return Reason(code="group_wait", sentence=sentence, holder=before.job_id)
+    named = before.job_id if sees is None or sees(before) else None
+    sentence = f"waits for {which if named is None else f'job {named}, {which}'}, which is {before.status}"
+    return Reason(code="group_wait", sentence=sentence, holder=named)
 
 
-def _limited(state: State, job: Job, now: Timestamp) -> Reason | None:
+def _limited(state: State, job: Job, now: Timestamp, sees: Sees) -> Reason | None:
     """Give the limit that holds the job back, or None."""
     if job.limit_key is not None:
         carriers = state.running_with(job.namespace, job.limit_key)
         if len(carriers) >= job.key_limit:
-            return _full("key_limit", f"limit key {job.limit_key}", job.key_limit, carriers)
+            held_by = _holders(state, carriers, sees)
+            return _full("key_limit", f"limit key {job.limit_key}", len(carriers), job.key_limit, held_by)
     queue = settings_of(state, job.namespace, job.queue)
     if queue.max_running is not None:
         running = state.running(job.namespace, job.queue)
         if len(running) >= queue.max_running:
-            return _full("queue_limit", "queue limit", queue.max_running, running)
+            held_by = _holders(state, running, sees)
+            return _full("queue_limit", "queue limit", len(running), queue.max_running, held_by)
     opens_at = rate_opens_at(state, queue, job.limit_key, now)
     if opens_at is None:
         return None
@@ -156,12 +173,17 @@ def _limited(state: State, job: Job, now: Timestamp) -> Reason | None:
     return Reason(code="rate_limit", sentence=sentence, holder=job.queue, until=opens_at)
 
 
-def _full(code: str, what: str, limit: int, running: Collection[JobId]) -> Reason:
-    held_by = tuple(nsmallest(HOLDERS, running))
-    named = ", ".join(_short(held_by[:NAMED]))
-    more = f" and {len(running) - NAMED} more" if len(running) > NAMED else ""
-    sentence = f"{what} {len(running)} of {limit}, held by {named}{more}"
-    return Reason(code=code, sentence=sentence, holder=held_by[0], held_by=held_by)
+def _holders(state: State, running: Collection[JobId], sees: Sees) -> tuple[JobId, ...]:
+    """Give the first of those that hold places, as far as they may be named."""
+    return tuple(one for one in nsmallest(HOLDERS, running) if _is_named(state, one, sees))
+
+
+def _full(code: str, what: str, count: int, limit: int, held_by: tuple[JobId, ...]) -> Reason:
+    named = _short(held_by[:NAMED])
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    by = f", held by {', '.join(named)}{more}" if named else ""
+    sentence = f"{what} {count} of {limit}{by}"
+    return Reason(code=code, sentence=sentence, holder=held_by[0] if held_by else None, held_by=held_by)
 
 
 def _short(ids: Sequence[str]) -> list[str]:
@@ -172,7 +194,7 @@ def _short(ids: Sequence[str]) -> list[str]:
     return [one if len(one) <= size + 1 else f"{one[:size]}…" for one in ids]
 
 
-def _in_line(state: State, job: Job, now: Timestamp) -> Reason:
+def _in_line(state: State, job: Job, now: Timestamp, sees: Sees) -> Reason:
     ahead, first = 0, None
     for other in islice(state.ready(job.namespace, (job.queue,), None, now), COUNTED):
         if place(other) >= place(job):
@@ -182,7 +204,8 @@ def _in_line(state: State, job: Job, now: Timestamp) -> Reason:
     if first is None:
         return Reason(code="ready", sentence=f"next in queue {job.queue}", holder=job.queue)
     number = f"{COUNTED} or more" if ahead == COUNTED else str(ahead)
-    return Reason(code="behind", sentence=f"{number} ahead in queue {job.queue}", holder=first.job_id)
+    holder = first.job_id if sees is None or sees(first) else None
+    return Reason(code="behind", sentence=f"{number} ahead in queue {job.queue}", holder=holder)
 
 
 def _delayed(job: Job, last: Run | None) -> Reason:

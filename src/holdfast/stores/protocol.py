@@ -13,12 +13,14 @@ from holdfast.clock import Clock
 from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
+from holdfast.model.ids import JobId
 from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Outcome
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus
+from holdfast.rules.explain import Reason
 from holdfast.rules.flowinvariants import Fault
 from holdfast.rules.state import Lane, State
 from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
@@ -372,6 +374,25 @@ class Probing(Protocol):
         """Have a webhook sent a delivery that only shows whether it arrives; give its id when that has ended.
 
         - Raises WebhookNotFound.
+        """
+        ...
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A store whose reasons are told elsewhere: by who knows its state, its workers, and what may be said of them."""
+
+    def job_reason(self, job_id: JobId) -> Reason:
+        """Give the one reason why a job is where it is, now.
+
+        - Raises JobNotFound.
+        """
+        ...
+
+    def instance_reason(self, instance_id: str) -> Reason:
+        """Give the one reason why an instance is where it is, now.
+
+        - Raises WorkflowNotFound.
         """
         ...
 

@@ -22,4 +22,5 @@ BODIES = {
     ("POST", "/workflows"): {"workflow": "w"},
     ("POST", "/workflows/{instance_id}/signal"): {"name": "n"},
     ("POST", "/decisions/{decision_id}/resolve"): {"chosen": "yes"},
+    ("POST", "/explain"): {"job_id": "nobody"},
 }

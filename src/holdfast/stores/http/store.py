@@ -33,9 +33,10 @@ from holdfast.model.commands import (
     Snooze,
 )
 from holdfast.model.flowcommands import RenewActivity, RenewSessions, RenewTurn
-from holdfast.model.ids import uuid7
+from holdfast.model.ids import JobId, uuid7
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
+from holdfast.rules.explain import Reason
 from holdfast.stores.deadline import deadline
 from holdfast.stores.http.beside import HttpBlobs, HttpLogs, HttpRoster, NoSessions
 from holdfast.stores.http.calling import Channel, Request
@@ -46,11 +47,13 @@ from holdfast.stores.http.wire import (
     MOST_BYTES,
     MOST_COMMANDS,
     Changes,
+    Explained,
     Facing,
     FeedPage,
     Look,
     Outcomes,
     Probed,
+    Questioned,
     Seen,
     encode,
 )
@@ -203,6 +206,17 @@ class HttpStore:
         """Have the coordinator try a webhook: it knows the secrets, and it is the one whose deliveries must arrive."""
         sent = Request("POST", f"/webhooks/{quote(webhook_id, safe='')}/test", b"{}", wait_s=PROBE_S)
         return msgspec.json.decode(self._channel.send(sent), type=Probed).delivery_id
+
+    def job_reason(self, job_id: JobId) -> Reason:
+        """Have the coordinator say why a job is where it is: it knows the workers, and names what one may see."""
+        return self._reason(Questioned(job_id=job_id))
+
+    def instance_reason(self, instance_id: str) -> Reason:
+        """Have it say the same of an instance."""
+        return self._reason(Questioned(instance_id=instance_id))
+
+    def _reason(self, what: Questioned) -> Reason:
+        return msgspec.json.decode(self._channel.send(Request("POST", "/explain", encode(what))), type=Explained).reason
 
     # --- what the coordinator does by itself --------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from holdfast.model.logs import LogLine, NumberedLine
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Wish, WorkerInfo
+from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import Entry
 
 #: Where everything lives.
@@ -81,6 +82,19 @@ class Probed(msgspec.Struct, frozen=True):
     """Of a delivery that was tried: which one it is. What became of it is looked up."""
 
     delivery_id: str
+
+
+class Questioned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is to be explained; one of the two."""
+
+    job_id: str | None = None
+    instance_id: str | None = None
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why it is where it is."""
+
+    reason: Reason
 
 
 class FeedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

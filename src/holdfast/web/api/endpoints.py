@@ -23,7 +23,8 @@ from holdfast.model.ids import uuid5
 from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
-from holdfast.rules.access import roles_for
+from holdfast.rules.access import may_read, roles_for
+from holdfast.rules.explain import Sees
 from holdfast.rules.seeing import Sight, may_see, sight_in
 from holdfast.stores.protocol import View
 from holdfast.web.api.paging import Page, Query, cursor_of
@@ -124,7 +125,7 @@ class Ask(Generic[Q, B]):
 
     def reasons(self, view: View) -> Reasons:
         """Give what says why jobs are where they are."""
-        return Reasons(view, self.now, self.engine.store.workers.all())
+        return Reasons(view, self.now, self.engine.store.workers.all(), self.eyes(view))
 
     def demand_list(self, *, namespace: str | None = None) -> None:
         """Demand that they may list all that belongs to a namespace. Raises Forbidden."""
@@ -144,6 +145,10 @@ class Ask(Generic[Q, B]):
     def sees(self, record: Record, view: View) -> bool:
         """Tell whether a record is there for them."""
         return may_see(self.access, record, view)
+
+    def eyes(self, view: View) -> Sees:
+        """Give what tells whether something that holds a job, which is in the same namespace, is there for them."""
+        return None if may_read(self.access) else lambda thing: self.sees(thing, view)
 
     def forbidden(self) -> Forbidden:
         """Say that they may not."""

@@ -130,7 +130,8 @@ async def chain(ask: Ask[Query, None]) -> Response:
     """List the jobs that are retries of each other, this one among them."""
 
     def links(view: View) -> Chain:
-        jobs = chain_of(view, found(ask, view, Job, ask.path["job_id"]))
+        whole = chain_of(view, found(ask, view, Job, ask.path["job_id"]))
+        jobs = [job for job in whole if ask.sees(job, view)]
         reasons = ask.reasons(view)
         return Chain([job_row(job, reasons.of(job)) for job in jobs], view.seq)
 
@@ -143,7 +144,11 @@ async def explain(ask: Ask[Query, None]) -> Response:
     def why(view: View) -> JobExplained:
         job, reasons = found(ask, view, Job, ask.path["job_id"]), ask.reasons(view)
         reason = reasons.of(job)
-        links = [Link(role, one.job_id, one.status, reasons.of(one)) for role, one in behind(view, job, reason)]
+        links = [
+            Link(role, one.job_id, one.status, reasons.of(one))
+            for role, one in behind(view, job, reason)
+            if ask.sees(one, view)
+        ]
         return JobExplained(job.job_id, job.status, reason, links)
 
     return told(await ask.look(why))

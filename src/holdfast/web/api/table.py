@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.web.api import (
     decisions,
+    explaining,
     flowtalk,
     groups,
     joblooks,
@@ -53,6 +54,7 @@ TABLE: tuple[Endpoint, ...] = (
     *flowtalk.ENDPOINTS,
     *rewinding.ENDPOINTS,
     *decisions.ENDPOINTS,
+    *explaining.ENDPOINTS,
     *status.ENDPOINTS,
     *protocol.ENDPOINTS,
     Endpoint(

@@ -135,7 +135,7 @@ def _rows(ask: Ask[InstancesQuery, None], view: View, ids: list[str]) -> list[An
     rows = []
     for one in ids:
         state = state_of(view, store.blobs, one)
-        reason = reason_in(view, one, now, workers)
+        reason = reason_in(view, one, now, workers, ask.eyes(view))
         if (
             query.version in (None, state.version)
             and query.reason in (None, reason.code)
@@ -151,7 +151,8 @@ async def get(ask: Ask[NoNamespace, None]) -> Response:
     def whole(view: View) -> Any:
         store, one = ask.engine.store, _found(ask, view)
         state = state_of(view, store.blobs, one)
-        return full_instance(view, store.blobs, state, reason_in(view, one, ask.now, store.workers.all()))
+        reason = reason_in(view, one, ask.now, store.workers.all(), ask.eyes(view))
+        return full_instance(view, store.blobs, state, reason)
 
     return told(await ask.look(whole))
 
@@ -203,7 +204,8 @@ async def explain(ask: Ask[NoNamespace, None]) -> Response:
     def why(view: View) -> InstanceExplained:
         store = ask.engine.store
         state = state_of(view, store.blobs, _found(ask, view))
-        return InstanceExplained(state.id, state.status, reason_in(view, state.id, ask.now, store.workers.all()))
+        reason = reason_in(view, state.id, ask.now, store.workers.all(), ask.eyes(view))
+        return InstanceExplained(state.id, state.status, reason)
 
     return told(await ask.look(why))
 
@@ -216,8 +218,12 @@ async def export(ask: Ask[ExportQuery, None]) -> Response:
 
 
 def _found(ask: Ask[Any, Any], view: View) -> str:
-    """Give the id of the path if there is such an instance, begun or not. Raises WorkflowNotFound or Forbidden."""
-    one, own = ask.path["instance_id"], ask.submitter(namespace=FLOWS)
+    return found_instance(ask, view, ask.path["instance_id"])
+
+
+def found_instance(ask: Ask[Any, Any], view: View, one: str) -> str:
+    """Give an id if there is such an instance, begun or not. Raises WorkflowNotFound or Forbidden."""
+    own = ask.submitter(namespace=FLOWS)
     if not is_expected(view, one) or own not in (None, started_by(one, view)):
         raise WorkflowNotFound(f"there is no instance {one!r:.220}.", instance=one[:200])
     return one
