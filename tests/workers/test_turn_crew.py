@@ -1,9 +1,10 @@
 """The threads that run turns: those that hang are replaced, for what waits as for what comes."""
 
+import itertools
 import random
 import threading
 
-from holdfast.workers.turns.crew import Crew
+from holdfast.workers.turns.crew import LONGEST_S, Crew
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 15
@@ -95,6 +96,46 @@ def test_short_work_goes_on_beside_work_that_blocks():
         goes_on.set()
         crew.close()
     assert len(set(threads)) == 1
+
+
+class Times:
+    """Times of a process that computes, or only waits, while time goes on by `beat_s` with each look at it."""
+
+    def __init__(self, beat_s, share):
+        self._now, self._beat_s, self._share = itertools.count(), beat_s, share
+
+    def monotonic(self):
+        return next(self._now) * self._beat_s
+
+    def process_time(self):
+        return next(self._now) * self._beat_s * self._share
+
+
+def blocked_twice(monkeypatch, times):
+    """Block the one thread at work while something waits; give how often the lookout waited before it joined."""
+    naps = []
+    monkeypatch.setattr("holdfast.workers.turns.crew.time", times)
+    crew = Crew(2)
+    wait = crew._closing.wait
+    monkeypatch.setattr(crew._closing, "wait", lambda timeout: naps.append(timeout) or wait(0.0001))
+    goes_on, done = threading.Event(), threading.Event()
+    crew.put(lambda: goes_on.wait(LONG))
+    crew.put(done.set)
+    try:
+        assert done.wait(LONG)
+    finally:
+        goes_on.set()
+        crew.close()
+    return len(naps)
+
+
+def test_what_waits_gets_a_thread_at_once_where_nobody_computes(monkeypatch):
+    assert blocked_twice(monkeypatch, Times(0.001, share=0)) == 1
+
+
+def test_what_waits_gets_a_thread_later_but_gets_it_where_the_process_computes_all_the_time(monkeypatch):
+    naps = blocked_twice(monkeypatch, Times(0.001, share=2))
+    assert 1 < naps <= LONGEST_S / 0.001
 
 
 def test_everything_is_done_once_whatever_blocks_in_between():

@@ -4,6 +4,9 @@ Most of that work is short and is Python's own, and threads that share one inter
 of them works while the others rest; what has to wait nevertheless gets a thread more, again and again: that is how work
 that blocks has all of them. A thread whose work was short rests again, unless nobody else has come for work since.
 
+While the process computes all the time, what takes long waits for the interpreter, as one thread more would: then it
+joins later. It does join, for what computes may be something that lets others run.
+
 Threads are made when they are first needed, and are daemons. One that is stuck is written off: another takes its place,
 and it ends when it comes back.
 """
@@ -23,8 +26,12 @@ log = logging.getLogger("holdfast.worker")
 
 #: Seconds that work waits for the threads at work before another one joins them.
 PATIENCE_S = 0.004
+#: And in a process that computes all the time. Seconds.
+LONGEST_S = 0.05
 #: Work that takes less has blocked nothing. Seconds.
 SHORT_S = 0.001
+#: Seconds of processor in one second, of all threads, from which on a process computes all the time.
+BUSY = 0.8
 
 
 class _Duty(Enum):
@@ -34,6 +41,23 @@ class _Duty(Enum):
     #: Wait for a moment, and work if something still waits then.
     WATCH = "watch"
     END = "end"
+
+
+class _Span:
+    """A time that has begun with this."""
+
+    def __init__(self) -> None:
+        self._began, self._spent = time.monotonic(), time.process_time()
+
+    @property
+    def took_s(self) -> float:
+        """Seconds since then."""
+        return time.monotonic() - self._began
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether the process has computed all the time."""
+        return time.process_time() - self._spent >= BUSY * self.took_s
 
 
 class Crew:
@@ -108,7 +132,9 @@ class Crew:
 
     def _is_needed(self) -> bool:
         """Wait for a moment. What waits then has waited for it, or comes after much that did not take long."""
-        self._closing.wait(PATIENCE_S)
+        span = _Span()
+        while not self._closing.wait(PATIENCE_S) and self._waiting and span.was_busy and span.took_s < LONGEST_S:
+            pass
         with self._lock:
             self._has_lookout = False
             if self._waiting:
@@ -135,9 +161,9 @@ class Crew:
                 self._latest = ident
                 with suppress(RuntimeError):  # then those there are must do
                     self._call()
-            began = time.monotonic()
+            span = _Span()
             try:
                 work()
             except BaseException:
                 log.exception("turn.broken")  # a fault of ours: it must not take the thread with it
-            is_spare = time.monotonic() - began < SHORT_S
+            is_spare = span.took_s < SHORT_S or span.was_busy
