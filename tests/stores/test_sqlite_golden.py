@@ -43,7 +43,7 @@ def test_every_record_and_event_of_version_1_is_read(path, expected):
     demand(path, expected)
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7])
 def test_every_record_and_event_of_a_version_is_read_and_all_that_lies_beside(tmp_path, version):
     golden = GOLDEN.with_name(f"sqlite-v{version}")
     path = Path(shutil.copy(golden / "jobs.db", tmp_path / "jobs.db"))
@@ -88,7 +88,7 @@ def demand(path, expected, *, readonly=False):
 
 def test_opening_for_reading_migrates_nothing_and_says_what_to_do(path):
     before = path.read_bytes()
-    with pytest.raises(StoreReadOnly, match=r"version 1, this program reads 6.*store snapshot"):
+    with pytest.raises(StoreReadOnly, match=r"version 1, this program reads 7.*store snapshot"):
         SqliteStore.open(path, readonly=True)
     assert path.read_bytes() == before
     SqliteStore.open(path).close()

@@ -149,9 +149,9 @@ def test_a_directory_that_is_missing_is_named(tmp_path):
 
 
 def test_a_newer_schema_is_refused_naming_both_versions(made):
-    edit(made, "PRAGMA user_version = 7")
-    refused(made, TooNew, f"version 7.*up to {NOW}")
-    refused(made, TooNew, f"version 7.*up to {NOW}", readonly=True)
+    edit(made, f"PRAGMA user_version = {NOW + 1}")
+    refused(made, TooNew, f"version {NOW + 1}.*up to {NOW}")
+    refused(made, TooNew, f"version {NOW + 1}.*up to {NOW}", readonly=True)
 
 
 def test_an_older_schema_without_a_way_up_is_refused(made):

@@ -12,6 +12,7 @@ from holdfast.stores.sqlite.schema import lay_out
 from holdfast.stores.sqlite.statements import FILES, SQL, assigned, blocks, inserted, read_sql
 
 READY, HELD_BACK = "ix_jobs_ready (namespace=? AND queue=?", "ix_jobs_held_back (namespace=? AND queue=?"
+BY_TASK = "ix_jobs_task (namespace=? AND queue=? AND job_type=? AND (rank,position,created_at,job_id)>(?,?,?,?))"
 NAMING = [f"ix_{index}_blob (<expr>=?)" for index in ("jobs_params", "jobs_result", "runs_params", "runs_details")]
 #: Block → what its plan must search. Whatever is asked for on the way of a job is here.
 SEARCHES = {
@@ -31,7 +32,8 @@ SEARCHES = {
     "runs_of_job": ["ix_runs_job (job_id=?)"],
     "successors": ["ix_jobs_retry_of (retry_of=?)"],
     "ready": [READY, "ix_jobs_overlap (schedule_id=?)"],
-    "ready_of_types": [READY, "ix_jobs_overlap (schedule_id=?)"],
+    "heads_of_tasks": [BY_TASK, "INTEGER PRIMARY KEY (rowid=?)"],
+    "ready_of_task": [BY_TASK, "ix_jobs_overlap (schedule_id=?)"],
     "running": ["ix_jobs_active (namespace=? AND queue=?)"],
     "running_with": ["ix_jobs_limit (namespace=? AND limit_key=?)"],
     "running_of": ["ix_jobs_overlap (schedule_id=?)"],

@@ -13,6 +13,7 @@ from holdfast.model.times import FOREVER, later
 from holdfast.rules.changes import Stamp
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
+from holdfast.stores import tasklines
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.protocol import JobQuery, QueueCount
 from holdfast.stores.tables import Tables
@@ -23,6 +24,14 @@ TIMES = st.integers(0, 5).map(lambda seconds: later(START, seconds))
 MAYBE = st.none() | TIMES
 #: Which jobs belong to a group, with their own number as their place in it.
 SEQUENTIAL, CONCURRENT = (2, 5, 6, 7), (1, 8)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_lines():
+    """Look by task behind one of another: lines are short here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasklines, "PASSED", 1)
+        yield
 
 
 def grouped(kind=Tables):
@@ -47,7 +56,7 @@ def jobs(draw):
     running, ended = status is JobStatus.RUNNING, status not in (JobStatus.QUEUED, JobStatus.RUNNING)
     return Job(
         f"j{number}",
-        "ab"[number % 2],
+        "abc"[number % 3],
         RAW,
         later(START, number // 3),
         namespace="n" if number == 9 else "",
@@ -141,6 +150,8 @@ def demand_agreement(tables, now=None):
             assert list(tables.ready(namespace, ["q", "r", "q"], None, now)) == sorted(due, key=place)
             wanted = sorted((job for job in due if job.job_type == "a" and job.queue == "q"), key=place)
             assert list(tables.ready(namespace, ["q"], ["a"], now)) == wanted
+            both = [job for job in sorted(due, key=place) if job.job_type in ("a", "c")]
+            assert list(tables.ready(namespace, ["r", "q"], ["c", "a"], now)) == both
         for status in (None, *JobStatus):
             for queue, kind in ((None, None), ("q", None), (None, "b")):
                 listed = sorted(

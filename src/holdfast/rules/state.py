@@ -107,7 +107,7 @@ class State(FlowState, Protocol):
         - Members of a sequential group are left out while one with a lower number is QUEUED or RUNNING; however many
           they are, they cost nothing.
         - Queues asked together are merged by the same order.
-        - With `job_types`, other tasks are left out.
+        - With `job_types`, other tasks are left out; however many stand before, finding the next one costs the same.
         - With `free`, jobs are left out whose limit key is carried by as many RUNNING ones as they allow, and those
           that wait until no other job of their schedule is RUNNING.
         - Lazy: what is not asked for costs nothing.

@@ -32,6 +32,7 @@ from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sidelines import Sidelines
 from holdfast.stores.starts import Starts
+from holdfast.stores.tasklines import TaskLines, of_tasks
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N")
@@ -53,6 +54,7 @@ class Tables(Flowlines):
         #: Kind → key → record; `get` gives them their types back.
         self.records: dict[type, dict[Key, Any]] = {kind: {} for kind in TABLES.values()}
         self._ready: dict[QueueKey, OrderedSet[PlaceKey]] = {}
+        self._task_lines = TaskLines()
         #: QUEUED jobs whose `not_before` has not been seen to pass, in the order they will have.
         self._held_back: dict[QueueKey, OrderedSet[PlaceKey]] = {}
         #: Members of sequential groups that wait for their turn, among those held back.
@@ -202,19 +204,32 @@ class Tables(Flowlines):
         if waits:
             self._waiting.add(job.job_id)
         if job.status is JobStatus.QUEUED:
-            lane = self._ready if job.not_before is None and not waits else self._held_back
-            _place_of(lane, (job.namespace, job.queue)).add(place(job))
+            if job.not_before is None and not waits:
+                self._make_ready(job)
+            else:
+                _place_of(self._held_back, (job.namespace, job.queue)).add(place(job))
         for lane_name, when in _dues(job, waits=waits):
             self._due[lane_name].add((when, job.job_id))
         self._ended.add(job)
         self._count(job, 1)
 
+    def _make_ready(self, job: Job) -> None:
+        queue, key = (job.namespace, job.queue), place(job)
+        _place_of(self._ready, queue).add(key)
+        if self._task_lines:
+            self._task_lines.add(queue, job.job_type, key)
+
     def _take_out(self, job: Job) -> None:
         waits = job.job_id in self._waiting
         if job.status is JobStatus.QUEUED:
             due = job.not_before is None or job.job_id in self._promoted
-            lane = self._ready if due and not waits else self._held_back
-            lane[job.namespace, job.queue].discard(place(job))
+            queue, key = (job.namespace, job.queue), place(job)
+            if not due or waits:
+                self._held_back[queue].discard(key)
+            else:
+                self._ready[queue].discard(key)
+                if self._task_lines:
+                    self._task_lines.discard(queue, job.job_type, key)
             self._promoted.discard(job.job_id)
             self._waiting.discard(job.job_id)
         for lane_name, when in _dues(job, waits=waits):
@@ -344,9 +359,8 @@ class Tables(Flowlines):
         for key in due:
             self._due[Lane.DELAYED].discard(key)
             job = cast("Job", self.records[Job][key[1]])
-            queue = (job.namespace, job.queue)
-            self._held_back[queue].discard(place(job))
-            _place_of(self._ready, queue).add(place(job))
+            self._held_back[job.namespace, job.queue].discard(place(job))
+            self._make_ready(job)
             self._promoted.add(job.job_id)
         self._deliver(now, limit, self.records[Message])
 
@@ -409,13 +423,26 @@ class Tables(Flowlines):
     ) -> Iterator[Job]:
         """Walk the ready jobs of these queues in the order of dispatch."""
         del now  # the batch has promoted what is due
-        found = [self._ready[namespace, queue] for queue in dict.fromkeys(queues) if (namespace, queue) in self._ready]
+        asked = [(namespace, queue) for queue in dict.fromkeys(queues) if (namespace, queue) in self._ready]
+        tasks = None if job_types is None else frozenset(job_types)
+        found = [self._ready[queue] if tasks is None else self._ready_of(queue, tasks) for queue in asked]
         keys: Iterable[PlaceKey] = found[0] if len(found) == 1 else merge(*found)
         jobs = (self._job(key[3]) for key in keys)
-        if job_types is not None:
-            jobs = (job for job in jobs if job.job_type in job_types)
         # While no limit key and no schedule runs at all, every job is free.
         return self._free(jobs) if free and (self._limited or self._running_of) else jobs
+
+    def _ready_of(self, queue: QueueKey, tasks: Collection[str]) -> Iterator[PlaceKey]:
+        """Walk the places of a queue's ready jobs of these tasks."""
+        line = self._ready[queue]
+
+        def by_task(start: PlaceKey) -> Iterator[PlaceKey]:
+            self._task_lines.follow(queue, line, self._task_of)
+            return self._task_lines.walk(queue, tasks, start)
+
+        return of_tasks(line, self._task_of, tasks, by_task)
+
+    def _task_of(self, key: PlaceKey) -> str:
+        return self._job(key[3]).job_type
 
     def _free(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Pass on the jobs whose limit key has a place, and that need not wait for another one of their schedule."""

@@ -109,17 +109,26 @@ WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
     WHERE before.status = 'RUNNING' AND before.schedule_id = jobs.schedule_id))
 ORDER BY rank, position, created_at, job_id;
 
--- name: ready_of_types
--- The same, for a worker that knows these tasks (a JSON list) only.
-SELECT {jobs} FROM jobs
-WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
+-- name: heads_of_tasks
+-- The place of the first ready job of each of these tasks (a JSON list) in one queue, from a place on.
+SELECT json_each.value, head.rank, head.position, head.created_at, head.job_id
+FROM json_each(?) JOIN jobs AS head ON head.row = (
+  SELECT row FROM jobs INDEXED BY ix_jobs_task
+  WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_type = json_each.value
+    AND (rank, position, created_at, job_id) >= (?, ?, ?, ?)
+  ORDER BY rank, position, created_at, job_id LIMIT 1);
+
+-- name: ready_of_task
+-- The same as `ready`, of one task and from a place on.
+SELECT {jobs} FROM jobs INDEXED BY ix_jobs_task
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_type = ?
+  AND (rank, position, created_at, job_id) >= (?, ?, ?, ?)
   AND (? OR limit_key IS NULL OR key_limit > (
     SELECT count(*) FROM jobs AS held
     WHERE held.status = 'RUNNING' AND held.namespace = jobs.namespace AND held.limit_key = jobs.limit_key))
   AND (? OR overlap IS NOT 'queue' OR NOT EXISTS (
     SELECT 1 FROM jobs AS before INDEXED BY ix_jobs_overlap
     WHERE before.status = 'RUNNING' AND before.schedule_id = jobs.schedule_id))
-  AND job_type IN (SELECT value FROM json_each(?))
 ORDER BY rank, position, created_at, job_id;
 
 -- name: running

@@ -34,7 +34,7 @@ from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
 #: Marks a database as ours ("Hold").
 APPLICATION_ID = 0x486F_6C64
-VERSION = 6
+VERSION = 7
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -76,6 +76,12 @@ def _to_6(db: sqlite3.Connection) -> None:
             db.execute(f"UPDATE {table} SET sum = ? WHERE rowid = ?", (total, row))  # noqa: S608 - one of two names
 
 
+def _to_7(db: sqlite3.Connection) -> None:
+    """Let ready jobs be found by their task."""
+    for statement in split(read_sql("sqlite-v7.sql")):
+        db.execute(statement)
+
+
 def _summed_anew(db: sqlite3.Connection, table: str) -> list[tuple[int, int]]:
     """Give the sums of rows that will have one field more, empty, as their last; and which rows.
 
@@ -89,7 +95,7 @@ def _summed_anew(db: sqlite3.Connection, table: str) -> list[tuple[int, int]]:
 
 
 #: Version → the step that leads from it to the next.
-MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6}
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6, 6: _to_7}
 
 
 def make_if_missing(path: str) -> None:

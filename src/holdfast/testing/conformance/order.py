@@ -7,9 +7,11 @@ import msgspec
 from holdfast.model.commands import Cancel, Release, Snooze
 from holdfast.model.events import JobCreated
 from holdfast.model.ids import JobId
-from holdfast.model.jobs import Backoff, Job
+from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.testing.conformance.harness import BEGINNING, NO_PARAMS, Harness, Topic, new_job
 
+#: Jobs in a queue that several programs share: more than a look passes over before it looks by task.
+SHARED = 150
 NO_JITTER = Backoff(jitter=0)
 
 
@@ -22,6 +24,18 @@ def _place(harness: Harness, *jobs: Job) -> None:
 def _bare(job_id: str, **fields: object) -> Job:
     job = Job(job_id=JobId(job_id), job_type="work", params=NO_PARAMS, created_at=BEGINNING, position=100)
     return msgspec.structs.replace(job, **fields)
+
+
+def _demand_filtered(harness: Harness) -> None:
+    """Demand that asking for tasks gives what passing over all others gives."""
+    with harness.engine.read() as view:
+        for queues in (("one",), ("two",), ("one", "two")):
+            for free in (False, True):
+                line = list(view.ready("", queues, None, harness.now, free=free))
+                assert len(line) > SHARED // 2
+                for tasks in (("sweep",), ("cook", "paint"), ("sweep", "nothing", "cook", "paint"), ("nothing",)):
+                    found = [job.job_id for job in view.ready("", queues, tasks, harness.now, free=free)]
+                    assert found == [job.job_id for job in line if job.job_type in tasks]
 
 
 class Order(Topic):
@@ -90,6 +104,37 @@ class Order(Topic):
         assert harness.order(job_types=("sweep", "cook")) == ["b"]
         assert harness.order(job_types=()) == []
         assert harness.order(job_types=("paint",)) == ["a"]
+
+    def test_jobs_of_some_tasks_come_in_the_order_they_have_among_all_others(self, harness: Harness) -> None:
+        names = ("paint", "sweep", "cook", "wait", "wait", "wait", "wait")  # what nobody asks for stands everywhere
+        for queue in ("one", "two"):
+            harness.enqueue_many(
+                *(
+                    new_job(
+                        f"{queue}-{number:03}",
+                        names[number * number % 11 % len(names)],
+                        queue=queue,
+                        priority=number % 3 if number > SHARED // 2 else 0,
+                        limit_key="k" if number % 5 == 1 else None,
+                        delay_s=10 if number % 9 == 4 else None,
+                    )
+                    for number in range(SHARED)
+                )
+            )
+        _demand_filtered(harness)
+        (held,) = harness.lease(1, queues=("two",), job_types=("sweep",))
+        grants = harness.lease(15, queues=("one", "two"), job_types=("paint", "cook"))
+        assert {grant.job.job_type for grant in grants} == {"paint", "cook"}
+        _demand_filtered(harness)
+        for grant in grants[::4]:
+            harness.report(Release(job_id=grant.job.job_id, token=grant.token, begun=False))
+        for number in range(0, SHARED, 17):
+            if harness.job(f"one-{number:03}").status is JobStatus.QUEUED:
+                harness.ask(Cancel(job_id=JobId(f"one-{number:03}")))
+        _demand_filtered(harness)
+        harness.advance(10)
+        harness.complete(held)
+        _demand_filtered(harness)
 
     def test_a_delayed_job_is_not_leased_before_its_time(self, harness: Harness) -> None:
         harness.enqueue("a", delay_s=10, priority=9)

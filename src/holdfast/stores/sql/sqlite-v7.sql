@@ -1,0 +1,4 @@
+-- Schema version 7 of a `sqlite:` store: ready jobs by task. A new file takes the same steps as an old one.
+
+CREATE INDEX ix_jobs_task ON jobs(namespace, queue, job_type, rank, position, created_at, job_id)
+  WHERE status = 'QUEUED' AND lane = 0;

@@ -1,0 +1,181 @@
+"""Jobs of some tasks are found at the same cost, however many of others wait before them, on every store.
+
+Counted, so that no load on the machine changes it: calls of Python functions, and the work of SQLite. The long form
+(`HOLDFAST_SOAK=1`) has 20,000 before them, and prints what was counted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
+from holdfast.stores.opening import open_store
+from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.sqlite import connections
+from holdfast.stores.tasklines import PASSED, TaskLines, of_tasks
+
+SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
+FEW, MANY = 10, 20_000 if SOAK else 2_000
+STORES = ["memory", "wal", "dir", "sqlite"]
+EMPTY = msgspec.Raw(b"{}")
+
+
+class Work(NamedTuple):
+    """How much was done."""
+
+    #: Python functions, and built-in ones, that were called.
+    calls: int
+    #: Tens of instructions of SQLite's machine.
+    instructions: int
+
+
+class Meter:
+    """Counts the work of one call in this thread."""
+
+    def __init__(self):
+        self.calls = self.instructions = 0
+
+    def _called(self, _frame, event, _found):
+        self.calls += event in ("call", "c_call")
+
+    def worked(self):
+        self.instructions += 1
+        return 0
+
+    def of(self, action):
+        self.calls = self.instructions = 0
+        sys.setprofile(self._called)
+        try:
+            action()
+        finally:
+            sys.setprofile(None)
+        return Work(self.calls - self.instructions, self.instructions)  # `worked` was called, too
+
+
+@pytest.fixture
+def meter(monkeypatch):
+    meter = Meter()
+    connect = connections.connect
+
+    def watched(path, mode):
+        db = connect(path, mode)
+        db.set_progress_handler(meter.worked, 10)
+        return db
+
+    monkeypatch.setattr(connections, "connect", watched)
+    return meter
+
+
+def fill(engine, *jobs):
+    """Enqueue jobs of (how many, which task)."""
+    for count, task in jobs:
+        batch = tuple(NewJob(job_id=engine.new_id(), job_type=task, params=EMPTY) for _ in range(count))
+        for at in range(0, count, 1_000):
+            engine.ask(Enqueue(jobs=batch[at : at + 1_000]))
+
+
+def costs(engine, meter):
+    """Count what leases of the last ten cost, the look of one who waits, and the look of one who has nothing there."""
+
+    def lease(n):
+        ask = Lease(worker_id="w", n=n, job_types=("mine", "nothing"), session_id=engine.session_id)
+        assert [grant.job.job_type for grant in engine.ask(ask).grants] == ["mine"] * n
+
+    def look(task):
+        with engine.read() as view:
+            found = islice(view.ready("", ("default",), (task,), engine.look().now, free=True), 1)
+            assert [job.job_type for job in found] == [task] * (task == "mine")
+
+    lease(1)  # the first one in a queue makes its lines
+    yield meter.of(lambda: lease(3))
+    yield meter.of(lambda: lease(1))
+    yield meter.of(lambda: look("mine"))
+    yield meter.of(lambda: look("nothing"))
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_jobs_of_a_task_cost_the_same_behind_many_of_another(kind, tmp_path, meter):
+    # A file for each job: `dir:` shows it with fewer. It is the same code as that of `memory:`.
+    many = MANY // 10 if kind == "dir" else MANY
+    found = []
+    for others in (FEW, many):
+        where = "memory:" if kind == "memory" else f"{kind}:{tmp_path / str(others)}"
+        with closing(Engine(open_store(where))) as engine:
+            fill(engine, (others, "other"), (10, "mine"))
+            found.append(list(costs(engine, meter)))
+    for what, few, more in zip(("three", "one", "look", "nothing there"), *found, strict=True):
+        print(f"{kind}, {what}: {few} behind {FEW}, {more} behind {many:,}")
+        assert few.calls > 0
+        # So many are passed in any case, each with some calls.
+        assert more.calls <= 2 * few.calls + 8 * PASSED, (few, more)
+        assert more.instructions <= 2 * few.instructions + 20 * PASSED, (few, more)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_worker_with_many_tasks_pays_for_those_that_have_something_to_do(kind, tmp_path, meter):
+    where = "memory:" if kind == "memory" else f"{kind}:{tmp_path / 'jobs'}"
+    with closing(Engine(open_store(where))) as engine:
+        fill(engine, (200, "other"), (5, "mine"))
+        tasks = ("mine", *(f"task-{number}" for number in range(199)))
+
+        def look(names):
+            with engine.read() as view:
+                assert len(list(view.ready("", ("default",), names, engine.look().now))) == 5
+
+        look(tasks)
+        one, all_of_them = (meter.of(lambda names=names: look(names)) for names in (tasks[:1], tasks))
+    assert all_of_them.calls <= one.calls + 20
+    # A search in an index each, found or not.
+    assert all_of_them.instructions <= one.instructions + 4 * len(tasks)
+
+
+def test_no_more_than_some_others_are_passed_before_the_way_goes_by_task():
+    met = []
+    line = (met.append(number) or number for number in range(1_000))
+    found = of_tasks(line, lambda number: "mine" if number % 3 == 0 else "other", {"mine"}, lambda last: iter([last]))
+    *walked, last = found
+    assert len(met) == PASSED * 3 // 2 == last + 1
+    assert walked == list(range(0, last, 3))
+
+
+def test_whoever_asks_for_no_task_meets_nothing():
+    assert list(of_tasks(iter(lambda: 1 / 0, None), str, (), iter)) == []
+
+
+def test_a_queue_has_lines_until_it_is_empty():
+    lines, queue = TaskLines(), ("", "default")
+    places = [(0, number, "", str(number)) for number in range(4)]
+    lines.follow(queue, OrderedSet(places), lambda key: "ab"[key[1] % 2])
+    lines.follow(queue, (), str)  # it is followed already
+    assert lines
+    assert list(lines.walk(queue, {"a"}, places[1])) == places[2::2]
+    assert list(lines.walk(queue, {"a", "b", "c"}, places[0])) == places
+    lines.add(queue, "c", (0, 4, "", "4"))
+    lines.add(("", "another"), "c", (0, 4, "", "4"))
+    lines.discard(("", "another"), "c", (0, 4, "", "4"))
+    assert list(lines.walk(queue, {"b", "c"}, places[3])) == [places[3], (0, 4, "", "4")]
+    lines.discard(queue, "c", (0, 4, "", "4"))
+    for place in places:
+        assert lines
+        lines.discard(queue, "ab"[place[1] % 2], place)
+    assert not lines
+
+
+def test_a_queue_drained_by_task_is_followed_no_longer(tmp_path):
+    with closing(Engine(open_store("memory:"))) as engine:
+        fill(engine, (PASSED + 1, "other"), (1, "mine"))
+        tables = engine.store._tables
+        for task in ("mine", "other"):
+            assert bool(tables._task_lines) == (task == "other")
+            ask = Lease(worker_id="w", n=100, job_types=(task,), session_id=engine.session_id)
+            for grant in engine.ask(ask).grants:
+                engine.ask(Complete(job_id=grant.job.job_id, token=grant.token, result=EMPTY))
+        assert not tables._task_lines
