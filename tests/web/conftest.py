@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from coordinators import running
 
@@ -27,6 +29,17 @@ def store(coordinator):
 def proxy(coordinator):
     with FaultProxy(coordinator.url) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Make a certificate for this machine, signed by itself, and its key."""
+    place = tmp_path_factory.mktemp("tls")
+    cert, key = place / "cert.pem", place / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*made, "-out", cert, "-keyout", key], check=True, capture_output=True)
+    return str(cert), str(key)
 
 
 @pytest.fixture

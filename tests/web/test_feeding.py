@@ -28,7 +28,7 @@ from holdfast.stores.http.store import HttpStore
 from holdfast.testing.conformance.harness import new_job
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather
 from holdfast.web import feeding, pages
-from holdfast.web.protocol import HELD
+from holdfast.web.outlet import HELD
 
 pytestmark = pytest.mark.usefixtures("brief_pauses")
 

@@ -25,17 +25,6 @@ from holdfast.web.serving import Listening, Serving, _networks
 NOW = "2026-01-06T10:15:30.000000Z"
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    """Make a certificate for this machine, signed by itself, and its key."""
-    place = tmp_path_factory.mktemp("tls")
-    cert, key = place / "cert.pem", place / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run([*made, "-out", cert, "-keyout", key], check=True, capture_output=True)
-    return str(cert), str(key)
-
-
 @pytest.fixture
 def file(tmp_path):
     return tmp_path / "access.json"

@@ -32,8 +32,10 @@ _ILLEGAL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 class Wire(Protocol):
     """The connection, as its exchanges know it."""
 
-    #: The other side does not fetch what was written.
-    is_full: bool
+    @property
+    def is_full(self) -> bool:
+        """Whether the other side does not fetch what was written."""
+        ...
 
     @property
     def common(self) -> Iterable[tuple[bytes, bytes]]:

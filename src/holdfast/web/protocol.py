@@ -22,12 +22,11 @@ from holdfast.errors import InvalidValue
 from holdfast.web.connections import Connections
 from holdfast.web.exchange import Exchange
 from holdfast.web.headers import safely
+from holdfast.web.outlet import Outlet
 from holdfast.web.problems import response_to
 
 #: Requests of one connection that may wait behind the one that is being answered.
 AHEAD = 16
-#: Bytes that wait to be fetched before writing pauses: a thousand streams that nobody reads must not hold much.
-HELD = 4 << 10
 #: What the parser says of a version it has not read yet, and those it reads on with.
 _READABLE = frozenset({"0.0", "0.9", "1.0", "1.1"})
 #: What a sender expects who waits with the body of a request.
@@ -50,8 +49,7 @@ class Conversation(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._transport = cast("asyncio.Transport", None)  # there from `connection_made` on
-        self._writable = asyncio.Event()
-        self.is_full = False
+        self._outlet = cast("Outlet", None)  # the same
         self.head_since: float | None = None
         #: Not answered yet, oldest first: the first of them is being answered, the last may still be arriving.
         self._asked: deque[Exchange] = deque()
@@ -69,16 +67,16 @@ class Conversation(asyncio.Protocol):
     @property
     def is_closing(self) -> bool:
         """Whether it only sends what is left."""
-        return self._transport.is_closing()
+        return self._outlet.is_closing
 
     @property
     def unsent(self) -> int:
-        """Bytes of answers that wait to be fetched, beside those that the system holds."""
-        return self._transport.get_write_buffer_size()
+        """Bytes of answers that wait to be fetched."""
+        return self._outlet.unsent
 
     def cut(self) -> None:
         """End it at once."""
-        self._transport.abort()
+        self._outlet.cut()
 
     def shutdown(self) -> None:
         """End it after what is being answered; called by uvicorn."""
@@ -92,8 +90,7 @@ class Conversation(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin: the first head is waited for."""
         self._transport = cast("asyncio.Transport", transport)  # of a stream
-        self._transport.set_write_buffer_limits(HELD)
-        self._writable.set()
+        self._outlet = Outlet(self._transport)
         self._state.connections.add(self)  # type: ignore[arg-type]  # it has what uvicorn asks of its own
         self._scope = {
             "type": "http",
@@ -114,7 +111,7 @@ class Conversation(asyncio.Protocol):
         for exchange in self._asked:
             exchange.leave()
         self._asked.clear()
-        self._writable.set()
+        self._outlet.drop()
         self._is_deaf = True
         del self._parser  # which knows this connection
 
@@ -137,13 +134,11 @@ class Conversation(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Write no more until it is fetched."""
-        self.is_full = True
-        self._writable.clear()
+        self._outlet.pause()
 
     def resume_writing(self) -> None:
         """Go on writing."""
-        self.is_full = False
-        self._writable.set()
+        self._outlet.resume()
 
     # --- for the parser -----------------------------------------------------------------------------------------------
 
@@ -204,24 +199,30 @@ class Conversation(asyncio.Protocol):
         """What every answer says in its head: the date, as uvicorn has it."""
         return self._state.default_headers
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the other side does not fetch what was written."""
+        return self._outlet.is_full
+
     def write(self, part: bytes) -> None:
         """Send something."""
-        self._transport.write(part)
+        self._outlet.write(part)
 
     async def drain(self) -> None:
         """Wait until the other side has fetched most of what was sent."""
-        await self._writable.wait()
+        await self._outlet.drain()
 
     def listen(self) -> None:
         """Read on."""
-        if self._is_paused:
+        if self._is_paused and not self._outlet.is_closing:
             self._is_paused = False
             self._transport.resume_reading()
 
     def close(self) -> None:
         """Send what was written, then end."""
         self._is_deaf = True
-        self._transport.close()
+        self._pause()
+        self._outlet.close()
 
     def answered(self, exchange: Exchange) -> None:
         """Rest, or go on with what was asked meanwhile."""
