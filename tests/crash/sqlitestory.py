@@ -258,22 +258,27 @@ def rehearsed() -> tuple[list[Step], list[State]]:
     """Run the life on `memory:`; gives its steps, and the state before the first and after each."""
     client = Client(MemoryStore())
     steps: list[Step] = []
-    states = [state_of(client.engine.store)]
+    states = [sound_state_of(client.engine.store)]
     story = life()
     step = next(story)
     while True:
         outcomes = client.take(len(steps), step)
         steps.append(step)
-        states.append(state_of(client.engine.store))
+        states.append(sound_state_of(client.engine.store))
         try:
             step = story.send(outcomes)
         except StopIteration:
             return steps, states
 
 
-def state_of(store: Store) -> State:
+def sound_state_of(store: Store) -> State:
     with store.read() as view:
         assert list(violations(view)) == []
+    return state_of(store)
+
+
+def state_of(store: Store) -> State:
+    with store.read() as view:
         tables, seq = tables_of(view), view.seq
     try:
         return State(tables, seq, 0, told(store, 0))
@@ -385,7 +390,10 @@ class Oracle:
         self._abandoned: list[SqliteStore] = []
 
     def examine(self, folder: Path, low: int, high: int, *, to_the_end: bool = False) -> int:
-        """Open what is left and demand everything; gives how many steps were there."""
+        """Open what is left and demand everything; gives how many steps were there.
+
+        The store's check asks for what must always hold, of what was found and of what it became in the end.
+        """
         store = SqliteStore.open(folder / DATABASE)
         try:
             assert store.check() == []
@@ -408,7 +416,7 @@ class Oracle:
         """Open what is left and stay; what was under way is sent again. Gives how many steps are there."""
         store = SqliteStore.open(folder / DATABASE)
         self._abandoned.append(store)
-        found = state_of(store)
+        found = sound_state_of(store)
         fitting = [n for n in range(low, high + 1) if self.states[n] == found]
         assert fitting, self._misfit(found, low, high)
         if fitting[-1] == high:

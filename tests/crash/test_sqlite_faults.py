@@ -138,10 +138,12 @@ def test_a_failing_call_is_told_by_a_typed_error_and_loses_nothing(
             low, high = book.bounds()
             # The machine goes on; or the power goes, now that the store has been closed.
             left = VfsDisk(vfs.calls)
-            image = write_image(left.cut("lose", names="lose"), folder.parent / f"cut-{nth}")
+            cut = left.cut("lose", names="lose")
             oracle.examine(folder, low, high)
-            oracle.examine(image, low, high)
-            shutil.rmtree(image)
+            if cut != left.seen():  # else a power cut leaves what was examined just now
+                image = write_image(cut, folder.parent / f"cut-{nth}")
+                oracle.examine(image, low, high)
+                shutil.rmtree(image)
             injected["cuts"] += 1
         except BaseException as error:
             error.add_note(f"{kind} {nth} of {total} failed, the store said {book.errors}")
