@@ -15,8 +15,11 @@ from holdfast.testing.flows import World
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 #: Orders of completion that a program is tried in, if it has as many, and how many it is replayed in at every turn.
-ORDERS = 1000
+ORDERS = 1000 if SOAK else 250
 REPLAYED = 200 if SOAK else 20
+
+#: Choice → the choices behind it.
+_Choices = dict[int, "_Choices"]
 
 #: Registers what it needs in a world, and gives the workflow to start.
 Build = Callable[[World], Workflow[..., Any]]
@@ -27,15 +30,17 @@ class Untried:
 
     def __init__(self) -> None:
         self._chance = random.Random(0)
-        #: What has been chosen before → which choices have nothing untried behind them.
-        self._spent: dict[tuple[int, ...], set[int]] = {}
-        #: The series so far: each choice, and of how many.
-        self._series: list[tuple[int, int]] = []
+        #: What can be chosen first, and behind each choice what next; a choice with nothing untried behind it is gone.
+        self._first: _Choices = {}
+        #: The series so far: what there was to choose from, and what was chosen.
+        self._series: list[tuple[_Choices, int]] = []
 
     def randrange(self, wide: int) -> int:
-        spent = self._spent.setdefault(self._before(), set())
-        chosen = self._chance.choice([choice for choice in range(wide) if choice not in spent])
-        self._series.append((chosen, wide))
+        choices = self._series[-1][0][self._series[-1][1]] if self._series else self._first
+        if not choices:
+            choices.update((choice, {}) for choice in range(wide))
+        chosen = self._chance.choice(list(choices))
+        self._series.append((choices, chosen))
         return chosen
 
     def randint(self, least: int, most: int) -> int:
@@ -45,15 +50,11 @@ class Untried:
         """End a series, and tell whether there is another."""
         left = False
         while self._series and not left:
-            chosen, wide = self._series.pop()
-            spent = self._spent[self._before()]
-            spent.add(chosen)
-            left = len(spent) < wide
+            choices, chosen = self._series.pop()
+            del choices[chosen]
+            left = bool(choices)
         self._series.clear()
         return left
-
-    def _before(self) -> tuple[int, ...]:
-        return tuple(chosen for chosen, _ in self._series)
 
 
 def run(build: Build, seed: int = 0, choices: Untried | None = None, **options: Any) -> World:
