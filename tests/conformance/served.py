@@ -251,7 +251,9 @@ class Served(Harness):
         """Demand that a client is shown what the coordinator has."""
         with self._engine.read() as view:  # to its end: whoever reads may keep others out
             tables = {kind: [_shown(one) for one in view.all(kind)] for kind in TABLES.values()}
+            seq = view.seq
         with self.engine.read() as view:
+            assert view.seq == seq
             assert all(list(view.all(kind)) == records for kind, records in tables.items() if records)
         with suppress(InvalidValue):  # what was trimmed away cannot be compared
             feed = told(self._engine.store)

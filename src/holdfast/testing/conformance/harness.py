@@ -268,10 +268,15 @@ class Harness:
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Demand that nothing at all is written inside the block."""
-        before, seq = dump_of(self.authority.store), self.seq
+        before, seq = dump_of(self.authority.store), self._seq
         yield
         assert dump_of(self.authority.store) == before
-        assert self.seq == seq
+        assert self._seq == seq
+
+    @property
+    def _seq(self) -> int:
+        with self.authority.read() as view:
+            return view.seq
 
     def refused(self, kind: type[HoldfastError], command: Command, **facts: str) -> Refusal:
         """Demand that `command` is refused as `kind`, naming `facts`, and that nothing was written."""
