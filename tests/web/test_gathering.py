@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import httpx2
 import pytest
+from coordinators import running
 
-from holdfast.engine.engine import BATCH
+from holdfast.engine.engine import BATCH, Engine
 from holdfast.errors import StoreFull
 from holdfast.web.gathering import Gathering
 
@@ -80,6 +82,23 @@ def test_a_request_that_breaks_the_code_takes_no_other_with_it():
     assert isinstance(found[1], RuntimeError)
 
 
+def test_a_fault_is_logged_where_it_is_answered_and_here_only_if_nobody_waits(caplog):
+    fault = RuntimeError("a fault")
+    run(Deciding(), lambda gathering: gathered(gathering, [fault], ["b"]))
+    assert caplog.records == []
+    deciding = Deciding(held=True)
+
+    async def work(gathering):
+        left = asyncio.create_task(gathering.decide(None, [fault]))
+        await asyncio.to_thread(deciding.begun.wait, 20)
+        left.cancel()
+        deciding.go_on.set()
+        return await gathering.decide(None, ["next"])
+
+    assert run(deciding, work) == ["next"]
+    assert [(one.message, one.exc_info[1]) for one in caplog.records] == [("serve.broken", fault)]
+
+
 def test_a_store_that_fails_is_told_to_all_and_asked_once():
     deciding = Deciding()
     found = run(deciding, lambda gathering: gathered(gathering, ["a"], [StoreFull("no room")], ["b"]))
@@ -101,3 +120,15 @@ def test_who_left_meanwhile_disturbs_nobody():
         return await gathering.decide(None, ["next"])
 
     assert run(deciding, work) == ["next"]
+
+
+def test_a_fault_of_ours_is_one_line_in_the_log(monkeypatch, caplog):
+    def broken(*_given):
+        message = "ours"
+        raise KeyError(message)
+
+    with running("memory:") as serving, httpx2.Client(base_url=serving.url) as http:
+        monkeypatch.setattr(Engine, "submit_judged", broken)
+        answer = http.post("/api/v1/jobs", json={"job_type": "t"})
+        assert http.get("/healthz").status_code == 200  # heard after all of the request before is over
+    assert (answer.status_code, [one.message for one in caplog.records]) == (500, ["serve.broken"])

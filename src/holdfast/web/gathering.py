@@ -88,8 +88,10 @@ class Gathering:
             self._is_busy = False
         for answer, one in zip(answers, found, strict=True):
             if answer.done():
-                continue
-            if isinstance(one, Exception):
+                # Who waits raises it where it is answered, and logged; who has left does not.
+                if isinstance(one, Exception) and not isinstance(one, StoreError):
+                    log.error("serve.broken", exc_info=one, extra={"problem": repr(one)})
+            elif isinstance(one, Exception):
                 answer.set_exception(one)
             else:
                 answer.set_result(one)
@@ -100,9 +102,8 @@ class Gathering:
             return list(self._decide(taken))
         except StoreError as problem:
             return [problem] * len(taken)
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - raised again where the request is answered, whatever it is
             if len(taken) == 1:
-                log.exception("serve.broken", extra={"problem": repr(problem)})
                 return [problem]
             # One of them broke the code itself, and nothing was written. Each alone, so that no other pays for it.
             return [found for submission in taken for found in self._settled([submission])]
