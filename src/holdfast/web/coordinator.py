@@ -69,8 +69,9 @@ class Coordinator:
         self.webhook_allow = webhook_allow
         self.limits = limits or Limits()
         self.muster = Muster(engine.store.workers, self.limits.workers)
-        #: What recovery did before, if it is known.
+        #: What recovery did before, and how often the store was served before, if it is known.
         self.recovered: Report | None = None
+        self.restarts: int | None = None
         #: Why it answers nothing any more.
         self.failure: BaseException | None = None
         self._failed = failed
@@ -84,9 +85,6 @@ class Coordinator:
         self.census = Census(engine)
         #: The feed, for all who stream it.
         self.pages = Pages(engine.store.feed)
-        with engine.read() as view:
-            #: The store was not new: somebody had it before this process.
-            self.took_over = view.seq > 0
         self._keeper: Keeper | None = None
         self._serving: asyncio.Task[None] | None = None
 

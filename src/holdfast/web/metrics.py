@@ -49,12 +49,9 @@ def families(coordinator: Coordinator, found: Found) -> Iterator[Family]:
     yield one("holdfast_longpolls_open", "gauge", "Requests and streams that wait for something to happen.", polls)
     relaxed = engine.store.promises.durability is not Durability.SYNC
     yield one("holdfast_durability_relaxed", "gauge", "1 if an answer may be lost with the power.", relaxed)
-    yield one(
-        "holdfast_restarts_total",
-        "counter",
-        "1 if this process took over a store that was in use before it, else 0.",
-        coordinator.took_over,
-    )
+    if coordinator.restarts is not None:
+        text = "How often this store was served before, by processes that are gone."
+        yield one("holdfast_restarts_total", "counter", text, coordinator.restarts)
     if isinstance(engine.store, Journalling):
         yield from _journal(engine.store.journal_stats())
 

@@ -42,6 +42,7 @@ from holdfast.web.limits import Limits
 from holdfast.web.protocol import Conversation
 from holdfast.web.routes import application
 from holdfast.web.server import DRAIN_S, WAITING, Server
+from holdfast.web.starts import restarts_of
 
 log = logging.getLogger("holdfast.serve")
 
@@ -113,6 +114,7 @@ class Serving:
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         #: What recovery did, once it is done.
         self.recovered: Report | None = None
+        self._restarts: int | None = None
         #: Set when requests are answered, or when there is nothing to wait for any more.
         self.ready = threading.Event()
         self._told: Callable[[], None] = lambda: None
@@ -154,6 +156,7 @@ class Serving:
         await self._open.enter_async_context(app.router.lifespan_context(app))
         self._coordinator = app.state.coordinator
         self._coordinator.recovered = self.recovered
+        self._coordinator.restarts = self._restarts
         self._front.behind = app
         self.ready.set()
         self._told()
@@ -174,6 +177,7 @@ class Serving:
             if isinstance(engine.store, Announcing):
                 engine.store.announce(self.url)
             self.recovered = recover(engine)
+            self._restarts = restarts_of(engine.store)
             replay = replay_of(engine.store)
             facts = {**asdict(self.recovered), **({} if replay is None else asdict(replay))}
             log.info("serve.recovered", extra={name: fact for name, fact in facts.items() if fact})
