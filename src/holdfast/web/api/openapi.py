@@ -20,8 +20,9 @@ from holdfast.version import __version__
 from holdfast.web.api.endpoints import EVENTS, Endpoint
 from holdfast.web.api.paging import Page
 
-#: What any request may meet: it is none, no access token, no role, too slow, nonsense, too many, a store that cannot.
-ALWAYS = (400, 401, 403, 408, 422, 429, 503)
+#: What any request may meet: it is none, no access token, no role, too slow, nonsense, too many, a fault of ours or
+#: damage, a store that cannot.
+ALWAYS = (400, 401, 403, 408, 422, 429, 500, 503)
 #: What may be a name, and an id, as `model.ids` says; and what stands in a path.
 NAME, ID = (
     r"^[A-Za-z0-9_.:/\-]{1,128}$",
