@@ -146,20 +146,6 @@ class _Rebuilt:
     """Marks classes made here, of ours and the original's."""
 
 
-def members_of(details: ErrorDetails) -> list[ErrorDetails]:
-    """Give the members of an exception group; none for any other failure."""
-    if details.data is None:
-        return []
-    try:
-        return msgspec.json.decode(details.data, type=_Group).members
-    except msgspec.DecodeError:
-        return []
-
-
-class _Group(msgspec.Struct):
-    members: list[ErrorDetails] = []
-
-
 def rebuild(
     kind: type[F], what: str, details: ErrorDetails, known: Iterable[type[BaseException]] = (), **facts: Any
 ) -> F:

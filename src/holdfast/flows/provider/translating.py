@@ -90,25 +90,16 @@ def ack_command(
     hold: float | None = None,
     *,
     keep: bool = False,
+    eventless: bool = False,
 ) -> AckTurn:
-    """Give the command that makes a turn's results durable. Raises ProviderError for what cannot be written down."""
-    ack = eventless_ack(operation, token, commit, new_id, hold, keep=keep)
-    return msgspec.structs.replace(ack, delta=delta_of(operation, commit.history_delta))
+    """Give the command that makes a turn's results durable. Raises ProviderError for what cannot be written down.
 
-
-def eventless_ack(
-    operation: str,
-    token: Token,
-    commit: TurnCommit,
-    new_id: Callable[[], str],
-    hold: float | None = None,
-    *,
-    keep: bool = False,
-) -> AckTurn:
-    """Give that command without what is added to the history, for whoever takes the events as they are."""
+    It can be `eventless`, for whoever takes what is added to the history as it is.
+    """
     return AckTurn(
         token=token,
         execution_id=commit.execution_id,
+        delta=Delta() if eventless else delta_of(operation, commit.history_delta),
         activities=tuple(
             [
                 NewActivity(job_id=JobId(new_id()), item=written(operation, "worker_items", item))

@@ -16,16 +16,14 @@ from holdfast.rules.access import FLOWS
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, Settled, done, told
 from holdfast.web.api.finding import found
-from holdfast.web.api.paging import USUAL, Limit, NoNamespace, Page, place_in, sliced
+from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, place_in, sliced
 
 
-class DecisionsQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DecisionsQuery(PlainPageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which questions to list, oldest first; overdue are open ones whose time is over."""
 
     state: Literal["open", "overdue", "answered"] | None = None
     instance: str | None = None
-    limit: Limit = USUAL
-    cursor: str | None = None
 
 
 class ResolveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,12 +35,18 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     namespace: str | None = None
 
 
-class PageQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlainPageQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which page."""
 
     limit: Limit = USUAL
     #: The `next_cursor` of the page before.
     cursor: str | None = None
+
+
+class PageQuery(PlainPageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page, and of which namespace."""
+
+    namespace: str | None = None
 
 
 class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):

@@ -31,13 +31,13 @@ from holdfast.rules.mail import is_expected
 from holdfast.rules.seeing import started_by
 from holdfast.stores.protocol import InstanceQuery, View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
-from holdfast.web.api.paging import USUAL, Limit, NoNamespace, Page, place_in, walked
+from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, place_in, walked
 
 #: A place in the list: the number of an instance; or the id of one that nobody has begun, those come first.
 Place = int | str
 
 
-class InstancesQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InstancesQuery(PlainPageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which instances to list: those that nobody has begun by id, then the others, newest first."""
 
     status: InstanceStatus | None = None
@@ -46,17 +46,13 @@ class InstancesQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fiel
     parent: str | None = None
     #: The code of its reason, such as waiting or blocked.
     reason: str | None = None
-    limit: Limit = USUAL
-    cursor: str | None = None
 
 
-class HistoryQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HistoryQuery(PlainPageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events: of which execution, by default the current one, and before which."""
 
     execution: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
     before: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
-    limit: Limit = USUAL
-    cursor: str | None = None
 
 
 class ExportQuery(NoNamespace, frozen=True, kw_only=True, forbid_unknown_fields=True):

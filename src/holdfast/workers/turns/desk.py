@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from holdfast.engine.admission import admit_own
@@ -23,7 +24,7 @@ from holdfast.errors import HistoryCorrupt, LeaseLost, StoreBusy, StoreError, Un
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
 from holdfast.flows.provider.contents import events_of
-from holdfast.flows.provider.translating import ack_command, eventless_ack, orchestration_item, readable
+from holdfast.flows.provider.translating import ack_command, orchestration_item, readable
 from holdfast.flows.residents import Residents
 from holdfast.flows.steps import StepCall
 from holdfast.model.flowcommands import AckTurn, AnnounceHandlers, FetchMore, FetchTurn, ParkMessages, RenewTurn
@@ -403,11 +404,11 @@ class TurnDesk:
     def _command_of(self, stint: Stint, commit: TurnCommit, hold_s: float | None, *, keep: bool) -> AckTurn:
         """Admit a commit here, in the thread that ran the turn; where another process decides, that one does."""
         engine = self._engine
+        asked = partial(ack_command, _OPERATION, stint.token, commit, engine.new_id, hold_s, keep=keep)
         if engine.is_authority:
             with suppress(StoreError):  # the pump meets the same trouble, and knows what to do
-                ack = eventless_ack(_OPERATION, stint.token, commit, engine.new_id, hold_s, keep=keep)
-                return admit_own(ack, commit.history_delta, engine.store.blobs)
-        return ack_command(_OPERATION, stint.token, commit, engine.new_id, hold_s, keep=keep)
+                return admit_own(asked(eventless=True), commit.history_delta, engine.store.blobs)
+        return asked()
 
     def _end(self, stint: Stint) -> None:
         stint.is_gone = True
