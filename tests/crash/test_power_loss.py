@@ -13,6 +13,7 @@ from holdfast.testing import SimCrash, SimFS
 from holdfast.testing.simfs import CHANGES
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
+pytestmark = pytest.mark.usefixtures("one_id")
 SEEDS = range(100, 400 if SOAK else 103)
 ALL_CUTS = CUTS + [("blocks", "mixed", seed) for seed in SEEDS]
 
@@ -24,12 +25,12 @@ def moments():
 
 
 def test_a_power_cut_before_any_call_loses_nothing_acknowledged(moments):
-    faults = 0
+    faults, seen = 0, set()
     for at, (disk, witness) in enumerate(moments):
         for mode, names, seed in ALL_CUTS:
             after = disk.image().power_loss(mode, seed, names)
             try:
-                witness.examine(after, fallback=True)
+                witness.examine(after, fallback=True, seen=seen)
             except BaseException as error:
                 error.add_note(f"cut {mode}/{names}/{seed} before change {at} of {len(moments)}")
                 raise
@@ -39,7 +40,7 @@ def test_a_power_cut_before_any_call_loses_nothing_acknowledged(moments):
 
 
 def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged():
-    faults = 0
+    faults, seen = 0, set()
     changes = [call.kind for call in rehearse(life) if call.kind in CHANGES]
     for when in ("before", "during", "after"):
         for k, kind in enumerate(changes, 1):
@@ -51,8 +52,8 @@ def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged():
             assert fs.injected == 1
             with pytest.raises(SimCrash):
                 fs.listdir("")
-            witness.examine(fs.image().power_loss("blocks", k))
-            witness.examine(fs.reboot(), fallback=True)
+            witness.examine(fs.reboot(), fallback=True, seen=seen)
+            witness.examine(fs.image().power_loss("blocks", k), seen=seen)
             faults += 2
     print(f"\n{faults} deaths at {len(changes)} changing calls")
     assert faults >= 600
