@@ -156,6 +156,12 @@ def test_each_look_up_is_tried_with_the_oddest_there_is(clients, name):
         assert look(client, name, given).status_code in WELL, backing
 
 
+def test_behind_more_than_there_can_be_is_nothing(clients):
+    for backing, client in clients.items():
+        answer = look(client, "all", {"kind": "jobs"}, 2**63 - 1)
+        assert (answer.status_code, answer.json()["found"]) == (200, []), backing
+
+
 def test_half_a_key_finds_nothing(clients):
     for backing, client in clients.items():
         for table in sorted(set(TABLES) - {"meta"}):

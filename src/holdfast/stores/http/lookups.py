@@ -7,6 +7,7 @@ the look-up's type leaves open travel with that name beside them. A walk (an `It
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
@@ -93,7 +94,7 @@ class LookUp(NamedTuple):
         """Write what was found; of a walk one page, behind those that were passed over. None: nothing."""
         if not self.is_walk:
             return Seen(seq=view.seq, found=self._write(found))
-        page = list(islice(() if found is None else found, skip, skip + PAGE + 1))
+        page = list(islice(() if found is None else found, skip, min(skip + PAGE + 1, sys.maxsize)))
         return Seen(seq=view.seq, found=self._write(page[:PAGE]), more=len(page) > PAGE)
 
     def _parameter(self, name: str) -> inspect.Parameter:
