@@ -8,14 +8,13 @@ groups, each event once and in order; snapshots and log tell the same state; a n
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
 
 import msgspec
 
 from holdfast.errors import StoreError
 from holdfast.journal import Journal, JournalOptions
 from holdfast.testing import ManualClock, SimFS
-from holdfast.testing.simdisk import Dir, File
+from holdfast.testing.simdisk import disk_of
 
 #: Segments so small that a few appends roll them; no thread flushes on its own, so that every run makes the same calls.
 TINY = JournalOptions(segment_bytes=1500, flush_after_s=None, full_retry_s=0.0, full_retries=3)
@@ -151,19 +150,6 @@ class Witness:
         if snapshots:
             fs.put(snapshots[-1], b"rot" + fs.tree()[snapshots[-1]][3:])
             assert recovered(opened(fs)).order() == order
-
-
-def disk_of(node: Dir | File) -> Hashable:
-    """Give all that is found there, and all that is at risk: two disks that are equal in it have one future.
-
-    How often a file was changed is left out: that is only ever compared with what it was before.
-    """
-    if isinstance(node, File):
-        ghost = None if node.ghost is None else bytes(node.ghost)
-        return bytes(node.data), bytes(node.durable), tuple(node.dirty), node.floor, ghost, node.inode
-    if node.pending:
-        return object()  # names on their way: equal to nothing
-    return tuple((name, disk_of(node.names[name])) for name in sorted(node.names))
 
 
 def assert_synced(fs: SimFS, seq: int) -> None:

@@ -6,7 +6,7 @@ bytes are washed clean instead: they are seen until the power goes, and then the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from random import Random
 from typing import Literal
 
@@ -248,3 +248,16 @@ def walk(folder: Dir, prefix: str) -> Iterable[tuple[str, bytes]]:
             yield from walk(node, f"{prefix}{name}/")
         else:
             yield prefix + name, bytes(node.data)
+
+
+def disk_of(node: Dir | File) -> Hashable:
+    """Give all that is found below, and all that is at risk there: two disks that are equal in it have one future.
+
+    How often a file was changed is left out: that is only ever compared with what it was before.
+    """
+    if isinstance(node, File):
+        ghost = None if node.ghost is None else bytes(node.ghost)
+        return bytes(node.data), bytes(node.durable), tuple(node.dirty), node.floor, ghost, node.inode
+    if node.pending:
+        return object()  # names on their way: equal to nothing
+    return tuple((name, disk_of(node.names[name])) for name in sorted(node.names))

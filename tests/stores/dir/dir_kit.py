@@ -17,6 +17,7 @@ from holdfast.engine.maintenance import recover
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob
 from holdfast.stores.dir import DirStore
 from holdfast.testing import ManualClock
+from holdfast.testing.simdisk import disk_of
 from holdfast.testing.unsynced import Unsynced
 
 STATES = ("pending", "running", "completed", "failed")
@@ -34,6 +35,13 @@ def seen_anew(images):
         if before[2].kind not in {"sync", "sync_dir"} or before[1] != image[1]:
             anew.append(image)
     return anew
+
+
+def is_new(seen, fs, heard):
+    """Tell whether this disk was not `seen` before after as many steps, and note that it is now."""
+    known = len(seen)
+    seen.add((disk_of(fs._root), heard))
+    return len(seen) > known
 
 
 class Desk:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from dir_kit import seen_anew
+from dir_kit import is_new, seen_anew
 
 from holdfast.engine import Engine, engine
 from holdfast.errors import StoreError
@@ -223,17 +223,21 @@ def test_a_crash_at_any_call_leaves_the_state_before_or_after_the_step_in_flight
 
 
 def test_a_power_cut_at_any_call_loses_nothing_acknowledged(images, chapters):
+    seen = set()
     for nth, (fs, heard, _) in enumerate(images):
         for turn, (names, mode) in enumerate(CUTS):
             for seed in range(5) if SOAK else (0,):
                 if SOAK or (nth + turn * 2) % (len(CUTS) * 2) == 0:
-                    examine(fs.image().power_loss(mode, seed=nth + seed, names=names), heard, chapters)
+                    left = fs.image().power_loss(mode, seed=nth + seed, names=names)
+                    if is_new(seen, left, heard):
+                        examine(left, heard, chapters)
 
 
 def test_crashes_in_recovery_leave_what_recovery_can_finish(images, chapters):
     """A second crash, with the power cut, while the first is being recovered from."""
     interesting = [one for one in images if any("data/intent/0" in path for path in one[0].tree())]
     assert len(interesting) > 200
+    seen = set()
     for at, (image, heard, _) in enumerate(interesting[:: 3 if SOAK else 53]):
         for nth in itertools.count(1):
             fs = image.image().power_loss("keep", seed=at, names="keep")
@@ -241,7 +245,9 @@ def test_crashes_in_recovery_leave_what_recovery_can_finish(images, chapters):
             try:
                 opened(fs)
             except SimCrash:
-                examine(fs.power_loss("lose", seed=nth, names="mixed"), heard, chapters)
+                left = fs.power_loss("lose", seed=nth, names="mixed")
+                if is_new(seen, left, heard):
+                    examine(left, heard, chapters)
             if not fs.injected:
                 break
 
