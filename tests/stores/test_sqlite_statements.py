@@ -32,6 +32,7 @@ SEARCHES = {
     "runs_of_job": ["ix_runs_job (job_id=?)"],
     "successors": ["ix_jobs_retry_of (retry_of=?)"],
     "ready": [READY, "ix_jobs_overlap (schedule_id=?)"],
+    "place_behind": [f"{READY} AND (rank,position,created_at,job_id)>(?,?,?,?))"],
     "heads_of_tasks": [BY_TASK, "INTEGER PRIMARY KEY (rowid=?)"],
     "ready_of_task": [BY_TASK, "ix_jobs_overlap (schedule_id=?)"],
     "running": ["ix_jobs_active (namespace=? AND queue=?)"],

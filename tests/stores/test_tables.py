@@ -31,6 +31,7 @@ def short_lines():
     """Look by task behind one of another: lines are short here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasklines, "PASSED", 1)
+        patch.setattr(tasklines, "PASSED_EACH", 1)
         yield
 
 

@@ -20,7 +20,7 @@ from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.stores.opening import open_store
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.sqlite import connections
-from holdfast.stores.tasklines import PASSED, TaskLines, of_tasks
+from holdfast.stores.tasklines import PASSED, PASSED_EACH, TaskLines
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 FEW, MANY = 10, 20_000 if SOAK else 2_000
@@ -114,9 +114,9 @@ def test_jobs_of_a_task_cost_the_same_behind_many_of_another(kind, tmp_path, met
     for what, few, more in zip(("three", "one", "look", "nothing there"), *found, strict=True):
         print(f"{kind}, {what}: {few} behind {FEW}, {more} behind {many:,}")
         assert few.calls > 0
-        # So many are passed in any case, each with some calls.
-        assert more.calls <= 2 * few.calls + 8 * PASSED, (few, more)
-        assert more.instructions <= 2 * few.instructions + 20 * PASSED, (few, more)
+        # Some of them are passed in any case.
+        assert more.calls <= 2 * few.calls + PASSED, (few, more)
+        assert more.instructions <= 2 * few.instructions, (few, more)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -137,39 +137,57 @@ def test_a_worker_with_many_tasks_pays_for_those_that_have_something_to_do(kind,
     assert all_of_them.instructions <= one.instructions + 4 * len(tasks)
 
 
+def of_two(places):
+    """Lines in which every third place is mine, and what was looked at."""
+    met: list[int] = []
+
+    def task_of(key):
+        met.append(key[1])
+        return "mine" if key[1] % 3 == 0 else "other"
+
+    return TaskLines(task_of), met, OrderedSet(places)
+
+
+PLACES = [(0, number, "", str(number)) for number in range(1_000)]
+HERE = ("", "default")
+
+
 def test_no_more_than_some_others_are_passed_before_the_way_goes_by_task():
-    met = []
-    line = (met.append(number) or number for number in range(1_000))
-    found = of_tasks(line, lambda number: "mine" if number % 3 == 0 else "other", {"mine"}, lambda last: iter([last]))
-    *walked, last = found
-    assert len(met) == PASSED * 3 // 2 == last + 1
-    assert walked == list(range(0, last, 3))
+    lines, met, line = of_two(PLACES)
+    assert list(lines.walk(HERE, line, {"mine", "nothing"})) == PLACES[::3]
+    met.clear()
+    assert list(lines.walk(HERE, line, {"mine", "nothing"})) == PLACES[::3]
+    assert len(met) == PASSED * 3 // 2
+    met.clear()
+    assert list(lines.walk(HERE, line, {"other", *map(str, range(29))})) == [key for key in PLACES if key[1] % 3]
+    assert len(met) == 30 * PASSED_EACH * 3 - 2  # to begin many lines is worth passing more
 
 
-def test_whoever_asks_for_no_task_meets_nothing():
-    assert list(of_tasks(iter(lambda: 1 / 0, None), str, (), iter)) == []
+def test_whoever_meets_few_others_begins_no_lines_and_whoever_asks_for_nothing_meets_nobody():
+    lines, met, line = of_two(PLACES[: PASSED * 3 // 2 - 1])
+    assert list(lines.walk(HERE, line, {"mine"})) == PLACES[: PASSED * 3 // 2 - 1 : 3]
+    assert not lines
+    met.clear()
+    assert list(lines.walk(HERE, line, ())) == []
+    assert not met
 
 
 def test_a_queue_has_lines_until_it_is_empty():
-    lines, queue = TaskLines(), ("", "default")
-    places = [(0, number, "", str(number)) for number in range(4)]
-    lines.follow(queue, OrderedSet(places), lambda key: "ab"[key[1] % 2])
-    lines.follow(queue, (), str)  # it is followed already
+    lines, _, line = of_two(PLACES)
+    next(islice(lines.walk(HERE, line, {"nothing"}), 1), None)
     assert lines
-    assert list(lines.walk(queue, {"a"}, places[1])) == places[2::2]
-    assert list(lines.walk(queue, {"a", "b", "c"}, places[0])) == places
-    lines.add(queue, "c", (0, 4, "", "4"))
-    lines.add(("", "another"), "c", (0, 4, "", "4"))
-    lines.discard(("", "another"), "c", (0, 4, "", "4"))
-    assert list(lines.walk(queue, {"b", "c"}, places[3])) == [places[3], (0, 4, "", "4")]
-    lines.discard(queue, "c", (0, 4, "", "4"))
-    for place in places:
+    lines.add(HERE, "new", (1, 0, "", ""))
+    lines.add(("", "another"), "new", (1, 0, "", ""))
+    lines.discard(("", "another"), "new", (1, 0, "", ""))
+    assert list(lines.walk(HERE, line, {"new"})) == [(1, 0, "", "")]
+    lines.discard(HERE, "new", (1, 0, "", ""))
+    for key in PLACES:
         assert lines
-        lines.discard(queue, "ab"[place[1] % 2], place)
+        lines.discard(HERE, "other" if key[1] % 3 else "mine", key)
     assert not lines
 
 
-def test_a_queue_drained_by_task_is_followed_no_longer(tmp_path):
+def test_a_queue_drained_by_task_is_followed_no_longer():
     with closing(Engine(open_store("memory:"))) as engine:
         fill(engine, (PASSED + 1, "other"), (1, "mine"))
         tables = engine.store._tables

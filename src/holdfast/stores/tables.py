@@ -32,7 +32,7 @@ from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sidelines import Sidelines
 from holdfast.stores.starts import Starts
-from holdfast.stores.tasklines import TaskLines, of_tasks
+from holdfast.stores.tasklines import TaskLines
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N")
@@ -54,7 +54,7 @@ class Tables(Flowlines):
         #: Kind → key → record; `get` gives them their types back.
         self.records: dict[type, dict[Key, Any]] = {kind: {} for kind in TABLES.values()}
         self._ready: dict[QueueKey, OrderedSet[PlaceKey]] = {}
-        self._task_lines = TaskLines()
+        self._task_lines = TaskLines(lambda key: self._job(key[3]).job_type)
         #: QUEUED jobs whose `not_before` has not been seen to pass, in the order they will have.
         self._held_back: dict[QueueKey, OrderedSet[PlaceKey]] = {}
         #: Members of sequential groups that wait for their turn, among those held back.
@@ -425,24 +425,13 @@ class Tables(Flowlines):
         del now  # the batch has promoted what is due
         asked = [(namespace, queue) for queue in dict.fromkeys(queues) if (namespace, queue) in self._ready]
         tasks = None if job_types is None else frozenset(job_types)
-        found = [self._ready[queue] if tasks is None else self._ready_of(queue, tasks) for queue in asked]
-        keys: Iterable[PlaceKey] = found[0] if len(found) == 1 else merge(*found)
+        found: list[Iterable[PlaceKey]] = [self._ready[queue] for queue in asked]
+        if tasks is not None:
+            found = [self._task_lines.walk(queue, line, tasks) for queue, line in zip(asked, found, strict=True)]
+        keys = found[0] if len(found) == 1 else merge(*found)
         jobs = (self._job(key[3]) for key in keys)
         # While no limit key and no schedule runs at all, every job is free.
         return self._free(jobs) if free and (self._limited or self._running_of) else jobs
-
-    def _ready_of(self, queue: QueueKey, tasks: Collection[str]) -> Iterator[PlaceKey]:
-        """Walk the places of a queue's ready jobs of these tasks."""
-        line = self._ready[queue]
-
-        def by_task(start: PlaceKey) -> Iterator[PlaceKey]:
-            self._task_lines.follow(queue, line, self._task_of)
-            return self._task_lines.walk(queue, tasks, start)
-
-        return of_tasks(line, self._task_of, tasks, by_task)
-
-    def _task_of(self, key: PlaceKey) -> str:
-        return self._job(key[3]).job_type
 
     def _free(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Pass on the jobs whose limit key has a place, and that need not wait for another one of their schedule."""

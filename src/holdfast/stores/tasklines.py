@@ -1,63 +1,36 @@
-"""Ready jobs of some tasks, however many of others stand before them in the queue.
+"""The ready jobs of some tasks, in memory, however many of others stand before them in the queue.
 
 Mostly whoever asks has code for all that waits: then the line of the queue is the shortest way, and the few of other
-tasks are passed by. Behind so many of them that it is not, the way goes on task by task. `of_tasks` is that turn, for
-every store; `TaskLines` are the lines of tasks in memory. A queue has them from the first such turn until it is empty:
-others pay nothing.
+tasks are passed by. Behind so many of them that it is not, the way goes on task by task, along lines that a queue has
+from the first such turn until it is empty. Other queues pay nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import merge
-from typing import TypeVar
 
 from holdfast.rules.order import PlaceKey
 from holdfast.stores.ordered import OrderedSet
 
-T = TypeVar("T")
 QueueKey = tuple[str, str]
 
-#: So many of other tasks are passed by. To begin the lines of a few tasks costs about as much.
-PASSED = 32
-
-
-def of_tasks(
-    line: Iterable[T], task_of: Callable[[T], str], tasks: Collection[str], by_task: Callable[[T], Iterator[T]]
-) -> Iterator[T]:
-    """Walk what is of these tasks in a line; behind PASSED others, as `by_task` goes on from the last of them."""
-    if not tasks:
-        return
-    passed = 0
-    for one in line:
-        if task_of(one) in tasks:
-            yield one
-            continue
-        passed += 1
-        if passed == PASSED:
-            yield from by_task(one)
-            return
+#: So many jobs of others are passed by; and so many for each task, as to begin its line costs about as much.
+PASSED, PASSED_EACH = 32, 4
 
 
 class TaskLines:
     """The ready jobs of followed queues by task, each line in the order of dispatch."""
 
-    def __init__(self) -> None:
+    def __init__(self, task_of: Callable[[PlaceKey], str]) -> None:
+        """Ask `task_of` for the task of the job at a place."""
+        self._task_of = task_of
         #: (namespace, queue) → task → its places. No line is empty, and no queue without lines.
         self._queues: dict[QueueKey, dict[str, OrderedSet[PlaceKey]]] = {}
 
     def __bool__(self) -> bool:
         """Tell whether any queue is followed."""
         return bool(self._queues)
-
-    def follow(self, queue: QueueKey, line: Iterable[PlaceKey], task_of: Callable[[PlaceKey], str]) -> None:
-        """Follow a queue from now on, beginning with its whole line."""
-        if queue in self._queues:
-            return
-        places: dict[str, list[PlaceKey]] = {}
-        for key in line:
-            places.setdefault(task_of(key), []).append(key)
-        self._queues[queue] = {task: OrderedSet(keys) for task, keys in places.items()}
 
     def add(self, queue: QueueKey, task: str, key: PlaceKey) -> None:
         """Note a job that became ready."""
@@ -76,7 +49,23 @@ class TaskLines:
             if not lines:
                 del self._queues[queue]
 
-    def walk(self, queue: QueueKey, tasks: Collection[str], start: PlaceKey) -> Iterator[PlaceKey]:
-        """Walk the jobs of these tasks in a followed queue, from a place on."""
-        lines = self._queues[queue]
-        return merge(*(lines[task].walk(start) for task in lines.keys() & tasks))
+    def walk(self, queue: QueueKey, line: Iterable[PlaceKey], tasks: Collection[str]) -> Iterator[PlaceKey]:
+        """Walk the places of these tasks in a queue, whose whole line is given."""
+        others = max(PASSED, PASSED_EACH * len(tasks))
+        for key in line if tasks else ():
+            if self._task_of(key) in tasks:
+                yield key
+                continue
+            others -= 1
+            if others <= 0:
+                lines = self._queues.get(queue) or self._follow(queue, line)
+                yield from merge(*(lines[task].walk(key) for task in lines.keys() & tasks))
+                return
+
+    def _follow(self, queue: QueueKey, line: Iterable[PlaceKey]) -> dict[str, OrderedSet[PlaceKey]]:
+        """Give a queue lines by task, from now on."""
+        places: dict[str, list[PlaceKey]] = {}
+        for key in line:
+            places.setdefault(self._task_of(key), []).append(key)
+        lines = self._queues[queue] = {task: OrderedSet(keys) for task, keys in places.items()}
+        return lines

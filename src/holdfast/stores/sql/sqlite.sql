@@ -97,10 +97,13 @@ SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND grant_cmd = ? ORDER BY toke
 SELECT {jobs} FROM jobs WHERE status = 'RUNNING' AND session_id IS NOT NULL ORDER BY lease_expires_at, job_id;
 
 -- name: ready
--- The jobs of one queue that may be leased, in the order of dispatch: all, or those that need not wait.
--- They wait for a place of their limit key, or until no other job of their schedule runs.
-SELECT {jobs} FROM jobs
+-- The jobs of one queue that may be leased, in the order of dispatch, from one place to before another.
+-- All, or those of some tasks (a JSON list). All, or those that need not wait: for a place of their limit key,
+-- or until no other job of their schedule runs.
+SELECT {jobs} FROM jobs INDEXED BY ix_jobs_ready
 WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
+  AND (rank, position, created_at, job_id) >= (?, ?, ?, ?) AND (rank, position, created_at, job_id) < (?, ?, ?, ?)
+  AND (? OR job_type IN (SELECT value FROM json_each(?)))
   AND (? OR limit_key IS NULL OR key_limit > (
     SELECT count(*) FROM jobs AS held
     WHERE held.status = 'RUNNING' AND held.namespace = jobs.namespace AND held.limit_key = jobs.limit_key))
@@ -108,6 +111,13 @@ WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
     SELECT 1 FROM jobs AS before INDEXED BY ix_jobs_overlap
     WHERE before.status = 'RUNNING' AND before.schedule_id = jobs.schedule_id))
 ORDER BY rank, position, created_at, job_id;
+
+-- name: place_behind
+-- The place of the ready job that stands so many behind a place.
+SELECT rank, position, created_at, job_id FROM jobs INDEXED BY ix_jobs_ready
+WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ?
+  AND (rank, position, created_at, job_id) >= (?, ?, ?, ?)
+ORDER BY rank, position, created_at, job_id LIMIT 1 OFFSET ?;
 
 -- name: heads_of_tasks
 -- The place of the first ready job of each of these tasks (a JSON list) in one queue, from a place on.
@@ -119,7 +129,7 @@ FROM json_each(?) JOIN jobs AS head ON head.row = (
   ORDER BY rank, position, created_at, job_id LIMIT 1);
 
 -- name: ready_of_task
--- The same as `ready`, of one task and from a place on.
+-- The same as `ready`, of one task and without an end.
 SELECT {jobs} FROM jobs INDEXED BY ix_jobs_task
 WHERE status = 'QUEUED' AND lane = 0 AND namespace = ? AND queue = ? AND job_type = ?
   AND (rank, position, created_at, job_id) >= (?, ?, ?, ?)

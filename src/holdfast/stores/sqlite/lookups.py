@@ -6,11 +6,10 @@ Reading only. A batch builds on it: it writes what is pending before a query loo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import islice, takewhile
-from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -25,25 +24,20 @@ from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, Webhook
-from holdfast.rules.order import PlaceKey, place
+from holdfast.rules.order import place
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import DeliveryQuery, Entry, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sqlite.flowlookups import FLOW_DUE, FlowLookups
 from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.plainrows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
+from holdfast.stores.sqlite.readyrows import ReadyRows
 from holdfast.stores.sqlite.rows import COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
-from holdfast.stores.sqlite.statements import COLUMNS, SQL
-from holdfast.stores.tasklines import of_tasks
+from holdfast.stores.sqlite.statements import SQL
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N", Template, Schedule)
 Values = Sequence[Any] | Mapping[str, Any]
 
-#: Of a job's row.
-_TASK: Callable[[Row], str] = itemgetter(COLUMNS["jobs"].index("job_type"))
-_PLACE: Callable[[Row], PlaceKey] = itemgetter(
-    *map(COLUMNS["jobs"].index, ("rank", "position", "created_at", "job_id"))
-)
 #: Later than every time and below no id.
 _BEYOND = "\U0010ffff"
 #: Lane → its table, its records up to a time, and its first time.
@@ -169,25 +163,14 @@ class Lookups(FlowLookups):
         """Walk the ready jobs of these queues in the order of dispatch."""
         del now  # the batch has promoted what is due
         tasks = None if job_types is None else frozenset(job_types)
-        walks = [self._ready((namespace, queue), tasks, free=free) for queue in dict.fromkeys(queues)]
+        walks: list[Iterator[Job]] = []
+        for queue in dict.fromkeys(queues):
+            line = ReadyRows(self._rows, namespace, queue, free=free)
+            walks.append(self._jobs(line.all() if tasks is None else line.of(tasks)))
         return walks[0] if len(walks) == 1 else merge(*walks, key=place)
 
-    def _ready(self, queue: tuple[str, str], tasks: Collection[str] | None, *, free: bool) -> Iterator[Job]:
-        rows = self._rows(SQL["ready"], (*queue, not free, not free))
-        if tasks is not None:
-            rows = of_tasks(rows, _TASK, tasks, lambda last: self._by_task(queue, tasks, _PLACE(last), free=free))
+    def _jobs(self, rows: Iterator[Row]) -> Iterator[Job]:
         return (self._resolve(JOBS, row) for row in rows)
-
-    def _by_task(self, queue: tuple[str, str], tasks: Collection[str], start: PlaceKey, *, free: bool) -> Iterator[Row]:
-        """Walk the rows of the ready jobs of these tasks in one queue, from a place on."""
-
-        def line(task: str, head: PlaceKey) -> Iterator[tuple[PlaceKey, Row | None]]:
-            yield head, None  # takes its place among the other lines; nothing is read before its turn has come
-            for row in self._rows(SQL["ready_of_task"], (*queue, task, *head, not free, not free)):
-                yield _PLACE(row), row
-
-        heads = list(self._rows(SQL["heads_of_tasks"], (_json_list(tasks), *queue, *start)))
-        return (row for _, row in merge(*(line(task, tuple(head)) for task, *head in heads)) if row is not None)
 
     def running(self, namespace: str, queue: str) -> Collection[JobId]:
         """Give the RUNNING jobs of a queue."""
@@ -387,7 +370,7 @@ class Lookups(FlowLookups):
         for row in self._rows(sql, values, reads):
             yield self._resolve(table, row)
 
-    def _rows(self, sql: str, values: Values, reads: type | None = None) -> Iterator[Row]:
+    def _rows(self, sql: str, values: Values, reads: type | None = None) -> Generator[Row, None, None]:
         """Give the rows of a query one by one; what is not asked for is not read."""
         self._settle(reads)
         cursor = self._db.execute(sql, values)
@@ -399,7 +382,3 @@ class Lookups(FlowLookups):
             self._walks.discard(cursor)
             with suppress(sqlite3.ProgrammingError):  # a walk that is left half way may outlive its connection
                 cursor.close()
-
-
-def _json_list(names: Collection[str]) -> str:
-    return msgspec.json.encode(list(names)).decode()
