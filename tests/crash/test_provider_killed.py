@@ -1,14 +1,11 @@
 """A process killed -9 in the middle of an ack leaves all of the turn or nothing of it, and the next one goes on."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 
 from holdfast.flows.provider import open_store
-from holdfast.testing.conformance.provider_kit import activity, patch, started, timer
+from holdfast.points import listening, reach
+from holdfast.testing import killed_at
+from holdfast.testing.conformance.provider_kit import activity, patch, start, started, timer
 from holdfast.testing.conformance.provider_kit import signal as sent
 
 POINTS = {
@@ -16,37 +13,27 @@ POINTS = {
     "dir": ("engine.decided", "dir.renamed", "dir.intended", "dir.applied", "dir.told", "dir.committed"),
     "sqlite": ("engine.decided", "sqlite.begun", "sqlite.settled", "sqlite.committing", "sqlite.committed"),
 }
-#: Makes an instance, works on its next turn, and dies at a point of the commit.
-DYING = """
-import os, signal, sys
-from holdfast.flows.provider import open_store
-from holdfast.points import listening
-from holdfast.testing.conformance.provider_kit import activity, patch, signal as sent, start, started, timer
-provider = open_store(sys.argv[1]).provider
-provider.enqueue_for_orchestrator(start("i"))
-_, token, _ = provider.fetch_orchestration_item(30.0)
-provider.ack_orchestration_item(token, 1, [started("i")])
-provider.enqueue_for_orchestrator(sent("i"))
-_, token, _ = provider.fetch_orchestration_item(0.001)
-_, token, _ = provider.fetch_orchestration_item(30.0, 5.0)
-with listening(sys.argv[2], lambda: os.kill(os.getpid(), signal.SIGKILL)):
-    provider.ack_orchestration_item(
-        token, 1, [patch(2), patch(3)], [activity(2)], [timer(3, 2**62), sent("other")], cancelled_timers=[9]
-    )
-"""
+
+
+def die_in_an_ack(url, point):
+    """Make an instance, work on its next turn, and die at a point of the commit."""
+    provider = open_store(url).provider
+    provider.enqueue_for_orchestrator(start("i"))
+    _, token, _ = provider.fetch_orchestration_item(30.0)
+    provider.ack_orchestration_item(token, 1, [started("i")])
+    provider.enqueue_for_orchestrator(sent("i"))
+    _, token, _ = provider.fetch_orchestration_item(0.001)
+    _, token, _ = provider.fetch_orchestration_item(30.0, 5.0)
+    with listening(point, lambda: reach("test.dying")):
+        provider.ack_orchestration_item(
+            token, 1, [patch(2), patch(3)], [activity(2)], [timer(3, 2**62), sent("other")], cancelled_timers=[9]
+        )
 
 
 @pytest.mark.parametrize(("store", "point"), [(store, point) for store in POINTS for point in POINTS[store]])
 def test_an_ack_is_there_whole_or_not_at_all(tmp_path, store, point):
     url = f"{store}:{tmp_path / 'store'}"
-    child = subprocess.run(
-        [sys.executable, "-c", DYING, url, point],
-        check=False,
-        capture_output=True,
-        timeout=120,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    killed_at("test.dying", lambda: die_in_an_ack(url, point))
     opened = open_store(url)
     provider = opened.provider
     depths = provider.get_queue_depths()

@@ -6,8 +6,6 @@ must be able to say when it goes on.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 
 import msgspec
@@ -16,7 +14,6 @@ from holdfast.engine import Engine
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Leased
-from holdfast.points import listening
 from holdfast.stores.sqlite import SqliteStore
 
 
@@ -59,30 +56,6 @@ def works(path: str, name: str) -> None:
     engine.close()
 
 
-def dies(path: str, point: str, nth: str) -> None:
-    """Create jobs, lease and complete them, telling what was acknowledged; be killed at a point of a commit."""
-    left = int(nth)
-
-    def arrive() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with listening(point, arrive):
-        engine = Engine(SqliteStore.open(path))
-        for number in range(20):
-            enqueue(engine, f"job-{number}")
-            say(f"created job-{number}")
-            outcome = engine.submit(Lease(worker_id="w"))
-            assert isinstance(outcome, Leased)
-            for grant in outcome.grants:
-                say(f"leased {grant.job.job_id} {grant.token}")
-                engine.ask(Complete(job_id=grant.job.job_id, token=grant.token))
-                say(f"completed {grant.job.job_id}")
-    raise SystemExit("the point was not reached often enough")
-
-
 def opens(path: str) -> None:
     """Open the store as soon as told to, and tell its id."""
     say("ready")
@@ -95,4 +68,4 @@ def opens(path: str) -> None:
 
 if __name__ == "__main__":
     verb, *rest = sys.argv[1:]
-    {"enqueues": enqueues, "works": works, "dies": dies, "opens": opens}[verb](*rest)
+    {"enqueues": enqueues, "works": works, "opens": opens}[verb](*rest)

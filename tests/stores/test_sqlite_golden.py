@@ -1,10 +1,7 @@
 """A database written by an earlier schema opens with every record and event it had."""
 
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,10 +18,11 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.logs import NumberedLine
 from holdfast.model.records import TABLES
 from holdfast.model.times import moment
-from holdfast.stores.sqlite import SqliteStore
+from holdfast.points import reach
+from holdfast.stores.sqlite import SqliteStore, connections, schema
 from holdfast.stores.sqlite.schema import VERSION
 from holdfast.stores.sqlite.statements import read_sql, split
-from holdfast.testing import ManualClock
+from holdfast.testing import ManualClock, killed_at
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlite-v1"
 
@@ -117,31 +115,27 @@ STATEMENTS = sum(len(split(read_sql(f"sqlite-v{version}.sql"))) for version in (
 
 @pytest.mark.parametrize("statement", range(STATEMENTS))
 def test_a_process_killed_within_the_migration_has_changed_nothing(path, expected, statement):
-    child = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path), str(statement)], check=False, capture_output=True, timeout=60
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr
+    killed_at("test.statement", lambda: migrate(path), nth=statement + 1)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
     test_every_record_and_event_of_version_1_is_read(path, expected)
 
 
-#: Migrates, and dies before the statement of that number.
-KILLED = """
-import os, signal, sys
-from holdfast.stores.sqlite import connections, schema
-path, last = sys.argv[1], int(sys.argv[2])
-class Counting:
-    def __init__(self, db): self.db, self.left = db, last
-    def execute(self, *args):
-        if not self.left: os.kill(os.getpid(), signal.SIGKILL)
-        self.left -= 1
-        return self.db.execute(*args)
-db = connections.open_writer(path)
-steps = {number: lambda db, step=step: step(counting) for number, step in schema.MIGRATIONS.items()}
-counting = Counting(db)
-schema.migrate(db, path, 1, migrations=steps)
-"""
+class Reaching:
+    """A connection that comes to a point before each statement."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        reach("test.statement")
+        return self._db.execute(*args)
+
+
+def migrate(path: Path) -> None:
+    db = connections.open_writer(str(path))
+    steps = {number: lambda _, step=step: step(Reaching(db)) for number, step in schema.MIGRATIONS.items()}
+    schema.migrate(db, str(path), 1, migrations=steps)
 
 
 def test_a_store_of_version_1_goes_on(path, expected):

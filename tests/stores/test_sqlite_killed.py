@@ -1,38 +1,48 @@
 """A process killed at any point of a commit: what it was told is there, nothing is there twice, the others go on."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from sqlite_child import enqueue
 
 from holdfast.engine import Engine
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.events import decode_event
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, Run
+from holdfast.model.outcomes import Leased
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing import killed_at
 
 pytestmark = pytest.mark.disk
 
-CHILD = str(Path(__file__).with_name("sqlite_child.py"))
 POINTS = ["sqlite.begun", "sqlite.settled", "sqlite.committing", "sqlite.committed"]
 #: Each commit of the child's round, and one later on: enqueue, lease, complete, …
 TIMES = [1, 2, 3, 8]
 
 
 def killed(path: Path, point: str, nth: int) -> list[str]:
-    """Run the child until it is killed; give what it was told."""
-    child = subprocess.run(
-        [sys.executable, CHILD, "dies", str(path), point, str(nth)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert child.returncode == -9, child.stderr
-    return child.stdout.splitlines()
+    """Work in a process until it is killed; give what it was told."""
+    told = path.with_suffix(".told")
+    told.touch()
+    killed_at(point, lambda: work(path, told), nth=nth)
+    return told.read_text().splitlines()
+
+
+def work(path: Path, told: Path) -> None:
+    """Create jobs, lease and complete them, and write down what was acknowledged."""
+    engine = Engine(SqliteStore.open(path))
+    with told.open("w", buffering=1) as lines:
+        for number in range(20):
+            enqueue(engine, f"job-{number}")
+            print(f"created job-{number}", file=lines)
+            outcome = engine.submit(Lease(worker_id="w"))
+            assert isinstance(outcome, Leased)
+            for grant in outcome.grants:
+                print(f"leased {grant.job.job_id} {grant.token}", file=lines)
+                engine.ask(Complete(job_id=grant.job.job_id, token=grant.token))
+                print(f"completed {grant.job.job_id}", file=lines)
 
 
 def demand_kept(store: SqliteStore, told: list[str]) -> None:

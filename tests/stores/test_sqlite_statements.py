@@ -154,7 +154,7 @@ SORT = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def db() -> Iterator[sqlite3.Connection]:
     fresh = sqlite3.connect(":memory:")
     lay_out(fresh)
