@@ -6,6 +6,7 @@ Every answer but `Refusal` means COMMITTED: accepted and durable. A refusal with
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -278,7 +279,17 @@ Outcome = (
 )
 
 encode_outcome = msgspec.json.Encoder().encode
-decode_outcome = msgspec.json.Decoder(Outcome).decode
+
+
+def decode_outcome(raw: bytes | msgspec.Raw) -> Outcome:
+    """Read an outcome again. Raises msgspec.MsgspecError."""
+    return _decoder().decode(raw)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Outcome]:
+    """Made when it is first needed, which is when something is sent twice."""
+    return msgspec.json.Decoder(Outcome)
 
 
 def refuse(kind: type[HoldfastError], message: str, *, hint: str = "", **facts: object) -> Refusal:

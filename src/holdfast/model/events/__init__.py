@@ -6,6 +6,8 @@ and no chance. `cmd` and `actor` say which command caused it and who sent it.
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
 
 from holdfast.errors import BadEvent, UnknownEvent
@@ -197,7 +199,6 @@ SCHEMA_VERSION = 1
 FOREIGN_NAMESPACES = ("x:", "journal:")
 
 encode_event = msgspec.json.Encoder().encode
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _TYPES = frozenset(kind.__struct_config__.tag for kind in Event.__args__)
 
 
@@ -208,13 +209,19 @@ class _Tagged(msgspec.Struct, tag_field=None):
 _tag = msgspec.json.Decoder(_Tagged)
 
 
+@cache
+def _decoder() -> msgspec.json.Decoder[Event]:
+    """Made when the first event is read: a program that reads none does not wait for it when it starts."""
+    return msgspec.json.Decoder(Event)
+
+
 def decode_event(raw: bytes | msgspec.Raw, *, seq: int, file: str) -> Event | None:
     """Read one event; None for those of foreign namespaces.
 
     Raises UnknownEvent for a type this version does not know, BadEvent when a required field is missing or mistyped.
     """
     try:
-        return _decoder.decode(raw)
+        return _decoder().decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         reason = str(problem)
     try:
