@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
+from holdfast.model.jobs import Job
 from holdfast.stores.opening import open_store
 from holdfast.stores.ordered import OrderedSet
 from holdfast.stores.sqlite import connections
@@ -139,13 +140,15 @@ def test_a_worker_with_many_tasks_pays_for_those_that_have_something_to_do(kind,
 
 def of_two(places):
     """Lines in which every third place is mine, and what was looked at."""
-    met: list[int] = []
+    met: list[str] = []
 
-    def task_of(key):
-        met.append(key[1])
-        return "mine" if key[1] % 3 == 0 else "other"
+    class Jobs(dict[str, Job]):
+        def __getitem__(self, job_id):
+            met.append(job_id)
+            task = "mine" if int(job_id) % 3 == 0 else "other"
+            return Job(job_id=job_id, job_type=task, params=EMPTY, created_at="")
 
-    return TaskLines(task_of), met, OrderedSet(places)
+    return TaskLines(Jobs()), met, OrderedSet(places)
 
 
 PLACES = [(0, number, "", str(number)) for number in range(1_000)]

@@ -54,7 +54,7 @@ class Tables(Flowlines):
         #: Kind → key → record; `get` gives them their types back.
         self.records: dict[type, dict[Key, Any]] = {kind: {} for kind in TABLES.values()}
         self._ready: dict[QueueKey, OrderedSet[PlaceKey]] = {}
-        self._task_lines = TaskLines(lambda key: self._job(key[3]).job_type)
+        self._task_lines = TaskLines(self.records[Job])
         #: QUEUED jobs whose `not_before` has not been seen to pass, in the order they will have.
         self._held_back: dict[QueueKey, OrderedSet[PlaceKey]] = {}
         #: Members of sequential groups that wait for their turn, among those held back.
@@ -423,11 +423,12 @@ class Tables(Flowlines):
     ) -> Iterator[Job]:
         """Walk the ready jobs of these queues in the order of dispatch."""
         del now  # the batch has promoted what is due
-        asked = [(namespace, queue) for queue in dict.fromkeys(queues) if (namespace, queue) in self._ready]
         tasks = None if job_types is None else frozenset(job_types)
-        found: list[Iterable[PlaceKey]] = [self._ready[queue] for queue in asked]
-        if tasks is not None:
-            found = [self._task_lines.walk(queue, line, tasks) for queue, line in zip(asked, found, strict=True)]
+        found: list[Iterable[PlaceKey]] = []
+        for queue in dict.fromkeys(queues):
+            line = self._ready.get((namespace, queue))
+            if line is not None:
+                found.append(line if tasks is None else self._task_lines.walk((namespace, queue), line, tasks))
         keys = found[0] if len(found) == 1 else merge(*found)
         jobs = (self._job(key[3]) for key in keys)
         # While no limit key and no schedule runs at all, every job is free.

@@ -7,9 +7,10 @@ from the first such turn until it is empty. Other queues pay nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 
+from holdfast.model.jobs import Job
 from holdfast.rules.order import PlaceKey
 from holdfast.stores.ordered import OrderedSet
 
@@ -22,9 +23,9 @@ PASSED, PASSED_EACH = 32, 4
 class TaskLines:
     """The ready jobs of followed queues by task, each line in the order of dispatch."""
 
-    def __init__(self, task_of: Callable[[PlaceKey], str]) -> None:
-        """Ask `task_of` for the task of the job at a place."""
-        self._task_of = task_of
+    def __init__(self, jobs: Mapping[str, Job]) -> None:
+        """Find the jobs of places among all `jobs`, by id."""
+        self._jobs = jobs
         #: (namespace, queue) → task → its places. No line is empty, and no queue without lines.
         self._queues: dict[QueueKey, dict[str, OrderedSet[PlaceKey]]] = {}
 
@@ -53,7 +54,7 @@ class TaskLines:
         """Walk the places of these tasks in a queue, whose whole line is given."""
         others = max(PASSED, PASSED_EACH * len(tasks))
         for key in line if tasks else ():
-            if self._task_of(key) in tasks:
+            if self._jobs[key[3]].job_type in tasks:
                 yield key
                 continue
             others -= 1
@@ -66,6 +67,6 @@ class TaskLines:
         """Give a queue lines by task, from now on."""
         places: dict[str, list[PlaceKey]] = {}
         for key in line:
-            places.setdefault(self._task_of(key), []).append(key)
+            places.setdefault(self._jobs[key[3]].job_type, []).append(key)
         lines = self._queues[queue] = {task: OrderedSet(keys) for task, keys in places.items()}
         return lines
