@@ -15,7 +15,7 @@ from holdfast.testing.flows import World
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 #: Orders of completion that a program is tried in, if it has as many, and how many it is replayed in at every turn.
-ORDERS = 1000 if SOAK else 250
+ORDERS = 1000
 REPLAYED = 200 if SOAK else 20
 
 #: Choice → the choices behind it.

@@ -1,6 +1,6 @@
 """Plain asyncio in workflows: the same result in every order of completion, from memory or history, through crashes.
 
-A program is run in each order there is, or in 250 of them; in the long form (`HOLDFAST_SOAK=1`) in 1,000.
+A program is run in each order there is, or in 1,000 of them.
 """
 
 import pytest
