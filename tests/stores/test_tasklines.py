@@ -116,7 +116,7 @@ def test_jobs_of_a_task_cost_the_same_behind_many_of_another(kind, tmp_path, met
         print(f"{kind}, {what}: {few} behind {FEW}, {more} behind {many:,}")
         assert few.calls > 0
         # Some of them are passed in any case.
-        assert more.calls <= 2 * few.calls + PASSED, (few, more)
+        assert more.calls <= 2 * few.calls + 50, (few, more)
         assert more.instructions <= 2 * few.instructions, (few, more)
 
 
