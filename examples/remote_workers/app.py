@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast import Holdfast
 
+HOLDFAST = Path(sys.executable).with_name("holdfast")
 started: list[subprocess.Popen[str]] = []
 hf = Holdfast(os.environ.get("COORDINATOR", "http://127.0.0.1:8480"))  # all that tells this from a program on a file
 
@@ -19,24 +20,26 @@ def paint(picture: int) -> str:
     return f"picture {picture}"
 
 
-def start(*command: str | Path, **env: str) -> subprocess.Popen[str]:
-    started.append(subprocess.Popen(command, env={**os.environ, **env}, stderr=subprocess.PIPE, text=True))
-    return started[-1]
+def start(*command: str, says: str, **env: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a command of ours; give it, and the line in which it says that it is there."""
+    process = subprocess.Popen([HOLDFAST, *command], env={**os.environ, **env}, stderr=subprocess.PIPE, text=True)
+    started.append(process)
+    assert process.stderr is not None
+    return process, next(line for line in process.stderr if says in line)
 
 
 def serve(port: str = "0") -> tuple[subprocess.Popen[str], str]:
     """Start a coordinator; give it, and its URL, when it answers."""
-    program = Path(sys.executable).with_name("holdfast")
-    coordinator = start(program, "serve", "--store", "wal:jobs", "--port", port, "--access", "access.json")
-    assert coordinator.stderr is not None
-    return coordinator, next(line.split()[0] for line in coordinator.stderr if " serves " in line)
+    options = ("--store", "wal:jobs", "--port", port, "--access", "access.json")
+    coordinator, line = start("serve", *options, says=" serves ")
+    return coordinator, line.split()[0]
 
 
 def main() -> None:
     coordinator, url = serve()
     hf.configure(url)
-    program = "from app import hf; hf.work(concurrency=2)"
-    workers = [start(sys.executable, "-c", program, COORDINATOR=url) for _ in range(2)]
+    options = ("--concurrency", "2")
+    workers = [start("worker", "app:hf", *options, says=" works on ", COORDINATOR=url)[0] for _ in range(2)]
     jobs = paint.enqueue_many([(picture,) for picture in range(20)])  # durable over there when it returns
     jobs[0].wait(timeout=60)
 

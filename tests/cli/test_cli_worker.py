@@ -61,6 +61,14 @@ def test_it_takes_what_another_process_enqueues_and_stops_on_a_signal(place, app
     assert told.endswith("stopped\n")
 
 
+def test_whoever_was_told_that_it_works_can_stop_it_at_once(place, app):
+    hired = worker(place, "shop:hf")
+    assert "works on sqlite:jobs.db" in hired.stderr.readline()
+    hired.send_signal(signal.SIGTERM)
+    _, told = hired.communicate(timeout=60)
+    assert hired.returncode == 0, told
+
+
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
 def test_it_works_where_it_was_given_no_standard_streams(place, app, closed):
     _, double = app

@@ -224,6 +224,12 @@ def test_a_second_signal_stops_now(hf, handlers):
     assert job.status == "QUEUED"
 
 
+def test_a_signal_is_heard_from_when_it_says_that_it_has_begun(hf):
+    heard = []
+    hf.worker(concurrency=2).run(heard=lambda: heard.append(1), begun=lambda: send_signal(signal.SIGTERM))
+    assert heard == [1]
+
+
 def test_outside_the_main_thread_signals_are_left_alone(hf):
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=hf.work, kwargs={"until_idle": True})

@@ -54,8 +54,7 @@ def worker(
         if not _knows_all(hired, strict=strict) and strict:
             say("not started: --strict")
             sys.exit(REFUSED)
-        say(f"{hired.worker_id} works on {safe(found.url)}: {_known(found)}")
-        sys.exit(_run(hired, grace))
+        sys.exit(_run(hired, grace, f"{hired.worker_id} works on {safe(found.url)}: {_known(found)}"))
     finally:
         found.close()
 
@@ -84,14 +83,14 @@ def _knows_all(hired: Worker, *, strict: bool) -> bool:
     return not tasks and not codes
 
 
-def _run(hired: Worker, grace: float) -> int:
+def _run(hired: Worker, grace: float, greeting: str) -> int:
     def heard() -> None:
         running = len(hired.slots.held())
         what = "leaving now" if hired.was_interrupted else f"stopping within {grace:g} s"
         say(f"{what}: {running} jobs still run" if running else what)
 
     try:
-        hired.run(grace, heard)
+        hired.run(grace, heard, lambda: say(greeting))
     except StoreError as problem:
         if not hired.is_draining:
             raise

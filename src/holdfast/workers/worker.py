@@ -197,17 +197,27 @@ class Worker:
             raise self._error
         return not self._thread.is_alive()
 
-    def run(self, grace_s: float = GRACE_S, heard: Callable[[], None] = lambda: None) -> None:
-        """Work until the end, or until SIGTERM or SIGINT if this is the main thread; `heard` is told of each."""
+    def run(
+        self,
+        grace_s: float = GRACE_S,
+        heard: Callable[[], None] = lambda: None,
+        begun: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Work until the end, or until SIGTERM or SIGINT if this is the main thread; `heard` is told of each.
+
+        Once it works, and a signal would be heard, `begun` is told.
+        """
         self._grace_s = grace_s
         if threading.current_thread() is not threading.main_thread():
             self.start()
+            begun()
             self.join()
             return
         with _SignalPipe() as pipe:
             self._ended = pipe.call_out
             try:
                 self.start()
+                begun()
                 if pipe.hears_signal():
                     self.drain(grace_s)
                     heard()
