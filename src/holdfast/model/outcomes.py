@@ -6,7 +6,6 @@ Every answer but `Refusal` means COMMITTED: accepted and durable. A refusal with
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Literal
 
 import msgspec
@@ -279,17 +278,8 @@ Outcome = (
 )
 
 encode_outcome = msgspec.json.Encoder().encode
-
-
-def decode_outcome(raw: bytes | msgspec.Raw) -> Outcome:
-    """Read an outcome again. Raises msgspec.MsgspecError."""
-    return _decoder().decode(raw)
-
-
-@cache
-def _decoder() -> msgspec.json.Decoder[Outcome]:
-    """Made when it is first needed, which is when something is sent twice."""
-    return msgspec.json.Decoder(Outcome)
+#: Made while there is one thread: two that make it at once find the classes half read, and msgspec ends the process.
+decode_outcome = msgspec.json.Decoder(Outcome).decode
 
 
 def refuse(kind: type[HoldfastError], message: str, *, hint: str = "", **facts: object) -> Refusal:
