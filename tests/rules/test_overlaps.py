@@ -77,6 +77,18 @@ def test_a_signal_reaches_one_that_waits_for_its_turn():
     assert len(turn.messages) == 2
 
 
+def test_a_signal_that_came_before_reaches_one_that_waits_for_its_turn():
+    w = Clockwork()
+    w.fire()
+    name = fire_id("s", w.schedule.next_fire_at)
+    w.do(f.TellInstance(message=f.NewMessage(item=_signal(name)), hold_s=86_400.0))
+    assert w.fire() == name
+    w.finish()
+    turn = w.fetch()
+    assert turn.instance_id == name
+    assert len(turn.messages) == 2
+
+
 def _signal(name):
     return msgspec.Raw(msgspec.json.encode({"type": "QueueMessage", "instance": name, "name": "s", "data": "1"}))
 

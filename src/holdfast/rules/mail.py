@@ -48,10 +48,9 @@ class Post:
     ) -> None:
         """Send one item, to be delivered at its time `at`, or at once; a start may wait for others of its schedule."""
         parked = drop_at = None
-        if waits:
-            parked = OVERLAP
-        elif new.orchestration is not None:
-            self.begin(new.instance_id)
+        if new.orchestration is not None:
+            self.begin(new.instance_id)  # what waits for its turn is expected, too
+            parked = OVERLAP if waits else None
         elif not self._is_there(new.instance_id):
             parked = ORPHAN
             drop_at = later(self._now, ORPHAN_S if hold_s is None else hold_s)
