@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx2
 import pytest
 from coordinators import running
@@ -56,3 +58,12 @@ def test_a_link_is_not_followed(tmp_path):
     (store / "STARTS").symlink_to(secret)
     assert restarts_of(OnDisk(store)) == 0
     assert secret.read_bytes() == b"5"
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "STARTS")
+    other = os.open(tmp_path / "STARTS", os.O_RDWR | os.O_NONBLOCK)  # somebody who may write, and does not
+    try:
+        assert [restarts_of(OnDisk(tmp_path)) for _ in range(2)] == [0, 1]
+    finally:
+        os.close(other)

@@ -37,7 +37,7 @@ def _read(file: Path) -> int:
     with suppress(OSError):
         fd = os.open(file, os.O_RDONLY | _WARILY)
         with os.fdopen(fd, "rb", buffering=0) as opened:
-            text = opened.read(_MOST + 2).strip()
+            text = (opened.read(_MOST + 2) or b"").strip()  # of a pipe there may be nothing to read yet
     return int(text) if text.isdigit() and len(text) <= _MOST else 0
 
 
