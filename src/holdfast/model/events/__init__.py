@@ -6,8 +6,6 @@ and no chance. `cmd` and `actor` say which command caused it and who sent it.
 
 from __future__ import annotations
 
-import os
-import threading
 from functools import cache
 
 import msgspec
@@ -211,17 +209,11 @@ class _Tagged(msgspec.Struct, tag_field=None):
 _tag = msgspec.json.Decoder(_Tagged)
 
 
-#: Two threads that make a decoder at once find the classes half read, and msgspec ends the process. So does a child
-#: forked meanwhile: a fork waits.
-_making = threading.Lock()
-os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
-
-
 @cache
 def _decoder() -> msgspec.json.Decoder[Event]:
-    """Made when the first event is read: a program that reads none does not wait for it when it starts."""
-    with _making:
-        return msgspec.json.Decoder(Event)
+    from holdfast.model.events.reading import decoder  # noqa: PLC0415 - it imports this, and takes its time
+
+    return decoder
 
 
 def decode_event(raw: bytes | msgspec.Raw, *, seq: int, file: str) -> Event | None:
