@@ -42,8 +42,9 @@ class LookUp(NamedTuple):
     arguments: type[msgspec.Struct]
     #: The arguments that are kinds of records, and the tables each may name.
     kinds: Mapping[str, Collection[str]]
-    #: What is read on the other side; a list of it for a walk.
+    #: What is read on the other side, a list of it for a walk; and what reads it.
     result: Any
+    reader: msgspec.json.Decoder[Any]
     is_walk: bool
     #: Records come with the names of their tables.
     is_described: bool
@@ -61,7 +62,7 @@ class LookUp(NamedTuple):
 
     def read(self, found: msgspec.Raw) -> Any:
         """Read what was found; of a walk, one page."""
-        value = msgspec.json.decode(found, type=self.result)
+        value = self.reader.decode(found)
         if not self.is_described:
             return value
         if self.is_walk:
@@ -154,12 +155,14 @@ def _of(name: str, method: Callable[..., Any]) -> LookUp:
             fields.append((one, wire, _NAMES[parameter.default] if one in kinds else parameter.default))
     result = hints["return"]
     is_walk, is_described = get_origin(result) is Iterator, _is_open(result)
+    found = _wire_result(result, is_walk=is_walk, is_described=is_described)
     return LookUp(
         name=name,
         signature=signature,
         arguments=msgspec.defstruct(f"{name}_arguments", fields, frozen=True, kw_only=True, forbid_unknown_fields=True),
         kinds=kinds,
-        result=_wire_result(result, is_walk=is_walk, is_described=is_described),
+        result=found,
+        reader=msgspec.json.Decoder(found),
         is_walk=is_walk,
         is_described=is_described,
     )
