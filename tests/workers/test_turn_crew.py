@@ -4,6 +4,8 @@ import itertools
 import random
 import threading
 
+import pytest
+
 from holdfast.workers.turns.crew import LONGEST_S, Crew
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
@@ -129,12 +131,13 @@ def blocked_twice(monkeypatch, times):
     return len(naps)
 
 
-def test_what_waits_gets_a_thread_at_once_where_nobody_computes(monkeypatch):
-    assert blocked_twice(monkeypatch, Times(0.001, share=0)) == 1
+@pytest.mark.parametrize("share", [0, 3])
+def test_what_waits_gets_a_thread_at_once_where_nobody_computes_or_many_do_at_once(monkeypatch, share):
+    assert blocked_twice(monkeypatch, Times(0.001, share)) == 1
 
 
 def test_what_waits_gets_a_thread_later_but_gets_it_where_the_process_computes_all_the_time(monkeypatch):
-    naps = blocked_twice(monkeypatch, Times(0.001, share=2))
+    naps = blocked_twice(monkeypatch, Times(0.001, share=1))
     assert 1 < naps <= LONGEST_S / 0.001
 
 

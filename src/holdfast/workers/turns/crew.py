@@ -30,8 +30,9 @@ PATIENCE_S = 0.004
 LONGEST_S = 0.05
 #: Work that takes less has blocked nothing. Seconds.
 SHORT_S = 0.001
-#: Seconds of processor in one second, of all threads, from which on a process computes all the time.
-BUSY = 0.8
+#: Seconds of processor in one second, of all threads, from which on a process computes all the time. Far more than one
+#: is work that lets others run, and says nothing of the interpreter.
+BUSY, MANY = 0.8, 1.5
 
 
 class _Duty(Enum):
@@ -56,8 +57,9 @@ class _Span:
 
     @property
     def was_busy(self) -> bool:
-        """Whether the process has computed all the time."""
-        return time.process_time() - self._spent >= BUSY * self.took_s
+        """Whether the process has computed all the time, so that threads wait for the interpreter."""
+        took_s = self.took_s
+        return BUSY * took_s <= time.process_time() - self._spent <= MANY * took_s
 
 
 class Crew:
