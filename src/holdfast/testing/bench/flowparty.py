@@ -1,17 +1,20 @@
 """One measurement of `bench workflows`, in a process of its own: so many workflows from start to end.
 
 Ours: a worker with its defaults, and eight threads that start workflows, each start durable when it returns; or all of
-them started before the worker. DBOS: the same eight threads call its workflows, or one thread does, whatever is faster;
-on SQLite with its defaults. A call returns when the workflow has ended.
+them started before the worker. The threads are those of another process, as a web server would be, where a store takes
+two; else of the worker's. DBOS: the same eight threads call its workflows, or one thread does, whatever is faster; on
+SQLite with its defaults. A call returns when the workflow has ended.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +23,8 @@ from holdfast.model.instances import InstanceStatus
 
 #: Threads that start workflows.
 STARTERS = 8
+#: What a process is that starts them for the worker of another one.
+STARTER = "starter"
 #: Seconds after which a measurement that hangs is given up.
 PATIENCE_S = 120.0
 
@@ -38,9 +43,8 @@ class Measured(NamedTuple):
     cpu_us: float
 
 
-def ours(url: str, kind: str, size: int, count: int, *, waiting: bool) -> Measured:
-    """Measure a worker of ours."""
-    app = Holdfast(url)
+def _flow(app: Holdfast, kind: str, size: int) -> Callable[[], object]:
+    """Register a workflow of so many steps or activities; give what starts one."""
     activity = app.task(name="one")(one)
 
     @app.workflow(name="steps")
@@ -56,22 +60,55 @@ def ours(url: str, kind: str, size: int, count: int, *, waiting: bool) -> Measur
         return size
 
     flow = steps if kind == "steps" else activities
-    flow.start(size)
+    return lambda: flow.start(size)
+
+
+def ours(url: str, kind: str, size: int, count: int, *, waiting: bool) -> Measured:
+    """Measure a worker of ours."""
+    app = Holdfast(url)
+    start = _flow(app, kind, size)
+    start()
     worker = app.worker()
-    if not waiting:
-        worker.start()
-        _wait(app, 1)
-    began = _times()
-    _in_threads(lambda: flow.start(size), count)
-    if waiting:
+    apart = not waiting and app.engine.store.promises.many_processes
+    with _starter(url, kind, size, count) if apart else nullcontext(lambda: _in_threads(start, count)) as start_all:
+        if not waiting:
+            worker.start()
+            _wait(app, 1)
         began = _times()
-        worker.start()
-    _wait(app, count + 1)
-    measured = _since(began, count)
+        start_all()
+        if waiting:
+            began = _times()
+            worker.start()
+        _wait(app, count + 1)
+        measured = _since(began, count)
     worker.stop()
     worker.join(PATIENCE_S)
     app.close()
     return measured
+
+
+@contextmanager
+def _starter(url: str, kind: str, size: int, count: int) -> Iterator[Callable[[], None]]:
+    """Give what makes another process, which is ready by then, start them all; it does not wait for that."""
+    words = [sys.executable, "-m", "holdfast.testing.bench.flowparty", STARTER, url, kind, str(size), str(count)]
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.stdin.close  # what it waits for
+
+
+def _start_when_told(url: str, kind: str, size: int, count: int) -> None:
+    """Be that process."""
+    app = Holdfast(url)
+    start = _flow(app, kind, size)
+    with app.engine.read():
+        print("ready", flush=True)  # noqa: T201 - the answer
+    sys.stdin.read()
+    _in_threads(start, count)
+    app.close()
 
 
 def _times() -> tuple[float, float]:
@@ -112,7 +149,7 @@ LOOK_S = 0.05
 
 def dbos(path: str, size: int, count: int) -> Measured:
     """Measure DBOS."""
-    from dbos import DBOS  # type: ignore[import-not-found]  # noqa: PLC0415 - only who has it can measure it
+    from dbos import DBOS  # noqa: PLC0415 - only who has it can measure it
 
     DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{path}", "log_level": "ERROR"})
     step = DBOS.step()(one)
@@ -136,6 +173,9 @@ def dbos(path: str, size: int, count: int) -> Measured:
 
 def main(party: str, path: str, kind: str, size: int, count: int) -> None:
     """Measure once, and print it."""
+    if party == STARTER:
+        _start_when_told(path, kind, size, count)
+        return
     if party == "dbos":
         measured = dbos(path, size, count)
     else:
