@@ -180,3 +180,26 @@ def test_threads_end_when_it_is_closed():
     for thread in threads:
         thread.join(LONG)
         assert not thread.is_alive()
+
+
+def test_a_thread_that_has_come_to_an_end_when_it_is_written_off_stays_and_nothing_waits_for_ever():
+    crew = Crew(1)
+    idents = []
+
+    def do():
+        """Have something done, and wait until the thread that did it rests."""
+        done = threading.Event()
+        crew.put(lambda: (idents.append(threading.get_ident()), done.set()))
+        assert done.wait(LONG)
+        while not crew._resting:
+            threading.Event().wait(0.001)
+
+    try:
+        do()
+        crew.write_off(idents[0])  # decided while it was at work
+        do()
+        crew.write_off(idents[0])
+        do()
+    finally:
+        crew.close()
+    assert len(set(idents)) == 1

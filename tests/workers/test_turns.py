@@ -14,6 +14,7 @@ from holdfast.flows.keys import idempotency_key
 from holdfast.model import kinds
 from holdfast.model.history import Status
 from holdfast.points import listening
+from holdfast.workers.turns.desk import LINGER_S, TurnDesk
 
 
 @pytest.fixture
@@ -458,3 +459,31 @@ def test_what_was_decided_is_durable_although_a_step_hangs_in_the_only_thread_an
         goes_on.set()
     for name in names:
         app.wait(name)
+
+
+def test_a_turn_that_ends_when_it_was_just_found_slow_is_committed_soon(app, monkeypatch):
+    ends, found = threading.Event(), []
+    errands = TurnDesk.errands
+
+    @app.workflow
+    def slow() -> int:
+        while not ends.is_set():
+            pass
+        return 1
+
+    def and_then_it_ends(desk, now):
+        was_coming = desk._coming
+        given = errands(desk, now)
+        if was_coming and not desk._coming and any(stint.code.since for stint in desk._stints.values()):
+            ends.set()
+            while not desk._outbox:
+                threading.Event().wait(0.001)
+            found.append(desk.due_at() - desk.now())
+        return given
+
+    monkeypatch.setattr(TurnDesk, "errands", and_then_it_ends)
+    app.start(slow)
+    app.settle()
+    assert app.result() == 1
+    assert found, "it was not found slow"
+    assert found[0] <= LINGER_S

@@ -76,7 +76,8 @@ class Crew:
         self._closing = threading.Event()
         #: Who came for work last.
         self._latest = 0
-        #: Threads that are no longer counted.
+        #: Threads within a piece of work; and those that are no longer counted.
+        self._inside: set[int] = set()
         self._written_off: set[int] = set()
 
     def put(self, work: Callable[[], None]) -> None:
@@ -91,9 +92,10 @@ class Crew:
                     raise
 
     def write_off(self, ident: int) -> None:
-        """Count a thread no longer: what it does may never end."""
+        """Count a thread no longer: what it does may never end. One that has come to an end meanwhile stays."""
         with self._lock:
-            if ident not in self._written_off:
+            if ident in self._inside:
+                self._inside.remove(ident)
                 self._written_off.add(ident)
                 self._threads -= 1
                 self._working -= 1
@@ -154,12 +156,14 @@ class Crew:
                 if ident in self._written_off:
                     self._written_off.remove(ident)
                     return False
+                self._inside.discard(ident)
                 if not self._waiting or (is_spare and self._working > 1 and self._latest != ident):
                     self._working -= 1
                     self._resting += 1
                     self._call()  # whoever else works may be stuck by now
                     return True
                 work = self._waiting.popleft()
+                self._inside.add(ident)
                 self._latest = ident
                 with suppress(RuntimeError):  # then those there are must do
                     self._call()

@@ -300,7 +300,7 @@ class TurnDesk:
         """Give when `enforce` or `errands` has something to do. Whoever makes that earlier pokes the pump."""
         with self._lock:
             times = [self._mail_at if self._room() or self._stints else NEVER]
-            if self._lingers or self._coming:
+            if self._outbox or self._coming:
                 times.append(self.now() + LINGER_S)
             if self._timers:
                 times.append(self._timers[0][0])
@@ -418,8 +418,13 @@ class TurnDesk:
     def _send_back(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> None:
         """Have an instance given back; what its turn still does is ignored. The lock is held."""
         stint.is_gone = stint.is_sending = True
-        command = abandon(stint, reason, counted=counted, delay_s=delay_s)
-        self._outbox.append(Errand("abandon", command, stint, is_last=True))
+        self._post(Errand("abandon", abandon(stint, reason, counted=counted, delay_s=delay_s), stint, is_last=True))
+
+    def _post(self, errand: Errand) -> None:
+        """Have it sent soon, with what others have by then: whoever comes last may take longer. The lock is held."""
+        self._outbox.append(errand)
+        if len(self._outbox) == 1:
+            self._alarm(self.now() + LINGER_S)
 
     def _give_back(self, stint: Stint, reason: str | None, *, counted: bool, delay_s: float | None = None) -> None:
         with self._lock:
@@ -535,19 +540,16 @@ class TurnDesk:
             if stint.is_gone:
                 return None
             if stint.unreadable:
-                park = ParkMessages(token=stint.token, messages=stint.unreadable)
-                self._outbox.append(Errand("park", park, stint))
+                self._post(Errand("park", ParkMessages(token=stint.token, messages=stint.unreadable), stint))
                 stint.unreadable = ()
             if wanted.ack is not None:
-                self._outbox.append(Errand("ack", wanted.ack, stint, wanted.is_last, wanted.extends))
+                self._post(Errand("ack", wanted.ack, stint, wanted.is_last, wanted.extends))
             elif wanted.abandon is not None:
                 stint.is_sending = True
-                self._outbox.append(Errand("abandon", wanted.abandon, stint, wanted.is_last))
+                self._post(Errand("abandon", wanted.abandon, stint, wanted.is_last))
             is_sending = wanted.ack is not None or wanted.abandon is not None
             if is_sending:
                 self._expect(stint, coming=False)
-                if len(self._outbox) == 1:
-                    self._alarm(self.now() + LINGER_S)  # whoever comes last may take longer
         if is_sending:
             if wanted.is_last and wanted.resident is None:
                 _let_go(stint)

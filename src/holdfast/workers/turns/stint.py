@@ -101,7 +101,7 @@ class Stint:
     inbox: deque[Input] = field(default_factory=deque)
     #: A thread advances it, or will.
     is_taken: bool = False
-    #: It may have something to send in a moment: it is taken, and has neither sent nor begun a step since.
+    #: It may have something to send in a moment: it is taken, has neither sent nor begun a step since, and is not slow.
     is_coming: bool = False
     #: The thread that runs a step of it, and takes the outcome on by itself; 0: none.
     inline: int = 0
