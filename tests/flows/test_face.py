@@ -458,17 +458,3 @@ def test_the_log_is_silent_in_replay_and_names_the_instance(caplog):
     assert [(record.message, record.n, record.instance) for record in caplog.records] == [
         ("step.done", n, "i") for n in range(3)
     ]
-
-
-def test_what_reads_a_type_is_made_by_one_thread_at_a_time(monkeypatch):
-    """Two that made it at once ended the process: one of them read with classes that the other had half read."""
-    free = []
-
-    def made(kind):
-        free.append(hf._making.acquire(blocking=False))
-        return made_by(kind)
-
-    made_by = msgspec.json.Decoder
-    monkeypatch.setattr(hf.msgspec.json, "Decoder", made)
-    assert hf._decoded('"1"', str, "signal") == "1"
-    assert free == [False]

@@ -29,7 +29,7 @@ from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.jobs import Job
 from holdfast.model.records import TABLES
 from holdfast.points import listening
-from holdfast.stores import upkeep, wal
+from holdfast.stores import upkeep
 from holdfast.stores.opening import open_store
 from holdfast.stores.wal import WalStore
 from holdfast.testing import ManualClock, SimFS
@@ -78,23 +78,6 @@ def with_snapshots(count):
     wanted = tables_of(engine.store)
     engine.close()
     return fs, wanted
-
-
-def test_what_reads_a_snapshot_is_made_by_one_thread_at_a_time(monkeypatch):
-    """Two that made it at once ended the process: one of them read with classes that the other had half read."""
-    fs, wanted = with_snapshots(1)
-    free, make = [], msgspec.json.Decoder
-
-    def made(kind):
-        free.append(wal._making.acquire(blocking=False))
-        return make(kind)
-
-    monkeypatch.setattr(msgspec.json, "Decoder", made)
-    store = opened(fs.image().reboot())
-    monkeypatch.undo()
-    assert tables_of(store) == wanted
-    assert free == [False] * len(TABLES)
-    store.close()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

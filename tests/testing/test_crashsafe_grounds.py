@@ -98,4 +98,4 @@ def test_crashes_leave_no_thread_behind(store):
         life.die(f"before-{number}", "before")
         life.die(f"after-{number}", "after")
     ground.clear()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before

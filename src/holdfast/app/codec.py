@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.payloads import pack, ref_in
+from holdfast.readers import reader_of
 
 #: What is the same in JSON.
 _SIMPLE = (str, int, float, bool, type(None))
@@ -41,8 +42,8 @@ class SignatureCodec:
         ]
         self._call = msgspec.defstruct("Call", fields, kw_only=True, forbid_unknown_fields=True)
         try:
-            self._decoder = msgspec.json.Decoder(self._call, dec_hook=_from_json)
-            self._results: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._result, dec_hook=_from_json)
+            self._decoder = reader_of(self._call, _from_json)
+            self._results = reader_of(self._result, _from_json)
         except TypeError as problem:
             raise InvalidValue(f"the annotations of {self._name} cannot be told apart in JSON: {problem}.") from None
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from holdfast.app.aioflows import AioDecision
     from holdfast.app.holdfast import Holdfast
 
+_asked = msgspec.json.Decoder(DecisionRequested).decode
+_told = msgspec.json.Decoder(DecisionResolved).decode
+
 
 class DecisionState(msgspec.Struct, frozen=True, kw_only=True):
     """A question as it is now."""
@@ -119,8 +122,8 @@ def listed(app: Holdfast, *, is_open: bool | None, instance: str | None, limit: 
 
 def state_of(record: Record) -> DecisionState:
     """Give a question as it is now."""
-    asked = msgspec.json.decode(record.question, type=DecisionRequested)
-    told = None if record.answer == NULL else msgspec.json.decode(record.answer, type=DecisionResolved)
+    asked = _asked(record.question)
+    told = None if record.answer == NULL else _told(record.answer)
     return DecisionState(
         id=record.decision_id,
         instance=record.instance_id,

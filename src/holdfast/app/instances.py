@@ -29,6 +29,7 @@ from holdfast.model.kinds import OrchestrationFailed
 from holdfast.model.payloads import NULL, pack
 from holdfast.model.times import milliseconds
 from holdfast.model.workitems import CancelInstance, QueueMessage, WorkItem, encode_item
+from holdfast.readers import reader_of
 from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import InstanceQuery, View
 
@@ -308,7 +309,7 @@ class Published:
     def get(self, key: str, default: Any = None, *, type: Any = Any) -> Any:  # noqa: A002 - as `hf.kv.get`
         """Give a key's value. Raises WorkflowNotFound."""
         text = self._texts().get(key)
-        return default if text is None else msgspec.json.decode(text, type=type)
+        return default if text is None else reader_of(type).decode(text)
 
     def all(self) -> dict[str, Any]:
         """Give all keys with their values. Raises WorkflowNotFound."""

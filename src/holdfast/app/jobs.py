@@ -38,6 +38,7 @@ _FAILURES: dict[JobStatus, type[WorkFailed]] = {
     JobStatus.DEAD: JobDead,
     JobStatus.CANCELLED: JobCancelled,
 }
+_progress = msgspec.json.Decoder(Progress).decode
 
 
 class Job(Generic[R]):
@@ -86,7 +87,7 @@ class Job(Generic[R]):
             return None
         last = runs[-1]
         if last.status is not None:
-            return None if last.progress == NULL else msgspec.json.decode(last.progress, type=Progress)
+            return None if last.progress == NULL else _progress(last.progress)
         live = (run for worker in self.app.engine.store.workers.all() for run in worker.runs)
         return next((run.progress for run in live if run.run_id == last.run_id), None)
 

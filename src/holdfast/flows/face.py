@@ -9,7 +9,6 @@ import asyncio
 import functools
 import logging
 import random as stdlib_random
-import threading
 import uuid as stdlib_uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -38,6 +37,7 @@ from holdfast.flows.steps import StepCall
 from holdfast.model import kinds
 from holdfast.model.instances import MANY_BYTES, MANY_EVENTS
 from holdfast.model.payloads import pack
+from holdfast.readers import reader_of
 
 __all__ = [
     "Info",
@@ -428,15 +428,8 @@ def encoded(value: Any, field: str) -> str:
         raise InvalidValue(f"{field}: {problem}. Nothing was written.", field=field) from None
 
 
-#: Of whoever makes what reads a class: turns of several threads may ask for one at once, and msgspec ends the process
-#: if one of them reads with a class that another has read half of.
-_making = threading.Lock()
-
-
 def _decoded(text: str, kind: Any, what: str) -> Any:
     try:
-        with _making:
-            reader = msgspec.json.Decoder(kind)
-        return reader.decode(text)
+        return reader_of(kind).decode(text)
     except (msgspec.DecodeError, TypeError) as problem:
         raise InvalidValue(f"{what}: {problem}.") from None

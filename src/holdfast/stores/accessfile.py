@@ -26,6 +26,9 @@ class _File(msgspec.Struct, frozen=True):
     accesses: list[Access]
 
 
+_read = msgspec.json.Decoder(_File).decode
+
+
 def state_dir() -> Path:
     """Give the directory where programs of this user keep what outlives them."""
     named = os.environ.get("HOLDFAST_STATE_DIR")
@@ -53,7 +56,7 @@ def read(path: Path) -> list[Access]:
             f"{path} can be read or written by others. It was not used.", hint=f"chmod 600 {path}", file=str(path)
         )
     try:
-        return msgspec.json.decode(content, type=_File).accesses
+        return _read(content).accesses
     except msgspec.DecodeError as problem:
         raise InvalidValue(f"{path}: {problem}. It was not used.", file=str(path)) from problem
 

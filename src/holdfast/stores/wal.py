@@ -49,6 +49,7 @@ from holdfast.model.jobs import Job
 from holdfast.model.records import AUTHORITY, TABLES, Authority, Record
 from holdfast.model.times import Timestamp, moment, stamp
 from holdfast.points import reach
+from holdfast.readers import reader_of
 from holdfast.rules.changes import Stamp
 from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
@@ -406,15 +407,9 @@ def _on_its_own(row: Record) -> Record:
     return msgspec.structs.replace(row, item=row.item.copy()) if isinstance(row, Message) else row
 
 
-#: Of whoever makes what reads records: stores may be opened at once, and msgspec ends the process if one of them reads
-#: with a class that another has read half of.
-_making = threading.Lock()
-
-
 def _by_table(loaded: Loaded) -> Iterator[tuple[str, list[Record]]]:
     """Decode a snapshot's rows, table by table."""
-    with _making:
-        decoders = {name: msgspec.json.Decoder(kind) for name, kind in TABLES.items()}
+    decoders = {name: reader_of(kind) for name, kind in TABLES.items()}
     shared = _Shared()
     rows: list[Record] = []
     current: str | None = None

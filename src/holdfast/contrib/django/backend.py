@@ -32,6 +32,8 @@ from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import stamp
 
+_call = msgspec.json.Decoder(Call).decode
+
 
 class HoldfastBackend(BaseTaskBackend):
     """Keeps Django's tasks in a Holdfast store."""
@@ -120,7 +122,7 @@ class HoldfastBackend(BaseTaskBackend):
             runs = [] if job is None else view.runs(job.job_id)
         if job is None or job.job_type != running.NAME or job.namespace != self.hf.namespace:
             raise TaskResultDoesNotExist(result_id)
-        call = msgspec.json.decode(fetch(engine.store, job.params), type=Call)
+        call = _call(fetch(engine.store, job.params))
         return result_of(msgspec.structs.replace(job, result=fetch(engine.store, job.result)), runs, call)
 
 
