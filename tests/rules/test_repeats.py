@@ -7,7 +7,7 @@ from world import World
 from holdfast.model import commands as c
 from holdfast.model.flowcommands import AbandonTurn
 from holdfast.model.outcomes import CancelAnswer, Done
-from holdfast.rules.repeats import REMEMBER_S, remember, seen_before
+from holdfast.rules.repeats import REMEMBER_GRANTS_S, REMEMBER_S, remember, remember_grants, seen_before
 
 
 def remembered(world, command, outcome):
@@ -26,7 +26,9 @@ def test_the_first_outcome_is_given_again():
 
 
 def test_an_outcome_that_is_looked_up_instead_is_none():
-    assert remembered(World(), c.Lease(worker_id="w", cmd="c"), None).outcome is None
+    world, command = World(), c.Lease(worker_id="w", cmd="c")
+    world.tables.add([remember_grants(command, world.now, 30)], world.now)
+    assert seen_before(world.tables, command).outcome is None
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,22 @@ def test_it_is_remembered_for_an_hour():
     world.wait(1e-6)
     assert world.do(c.Prune()).count == 1
     assert REMEMBER_S == 3600
+
+
+@pytest.mark.parametrize(("lease_s", "kept_s"), [(30, REMEMBER_GRANTS_S), (900, 900), (7200, REMEMBER_S)])
+def test_what_was_granted_is_remembered_while_it_lasts_and_some_minutes(lease_s, kept_s):
+    world = World()
+    command = c.Lease(worker_id="w", cmd="c", lease_s=lease_s)
+    world.do(c.Enqueue(jobs=(c.NewJob(job_id="j", job_type="t", params=msgspec.Raw(b"{}")),)))
+    (grant,) = world.do(command).grants
+    world.wait(min(lease_s, kept_s) - 1e-6)
+    assert [one.token for one in world.do(command).grants] == [grant.token]
+    world.do(c.Complete(job_id="j", token=grant.token))
+    world.wait(kept_s - min(lease_s, kept_s))
+    assert world.do(command).grants == ()
+    assert world.do(c.Prune()).count == 0
+    world.wait(1e-6)
+    assert world.do(c.Prune()).count == 1
 
 
 def test_a_turn_that_is_given_back_without_a_reason_is_remembered():

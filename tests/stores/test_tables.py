@@ -77,6 +77,7 @@ def jobs(draw):
         session_id=draw(st.sampled_from([None, "s"])) if running else None,
         grant_cmd=draw(st.sampled_from([None, "c"])) if running else None,
         finished_at=draw(TIMES) if ended else None,
+        submitted_by=(None, "shop", "bank")[number % 3],
     )
 
 
@@ -154,7 +155,7 @@ def demand_agreement(tables, now=None):
             both = [job for job in sorted(due, key=place) if job.job_type in ("a", "c")]
             assert list(tables.ready(namespace, ["r", "q"], ["c", "a"], now)) == both
         for status in (None, *JobStatus):
-            for queue, kind in ((None, None), ("q", None), (None, "b")):
+            for queue, kind, who in ((None,) * 3, ("q", None, None), (None, "b", None), (None, None, "shop")):
                 listed = sorted(
                     (
                         job
@@ -163,11 +164,14 @@ def demand_agreement(tables, now=None):
                         and status in (None, job.status)
                         and queue in (None, job.queue)
                         and kind in (None, job.job_type)
+                        and who in (None, job.submitted_by)
                     ),
                     key=lambda job: (job.created_at, job.job_id),
                     reverse=True,
                 )
-                query = JobQuery(namespace=namespace, status=status, queue=queue, job_type=kind, limit=3)
+                query = JobQuery(
+                    namespace=namespace, status=status, queue=queue, job_type=kind, submitted_by=who, limit=3
+                )
                 pages, page = [], tables.jobs(query)
                 while page:
                     pages += page
@@ -363,3 +367,15 @@ def test_a_durable_event_is_folded_for_good():
     tables = BatchTables()
     tables.replay(created("a"), Stamp(7, START))
     assert (tables.seq, tables.ts, tables.get(Job, "a").seq) == (7, START, 7)
+
+
+def test_what_somebody_submitted_is_found_without_passing_by_what_others_did(monkeypatch):
+    tables, looked = Tables(), []
+    for number in range(1000):
+        who = "shop" if number in (3, 500) else "bank"
+        tables.put(Job, f"j{number}", Job(f"j{number}", "t", RAW, later(START, number), submitted_by=who))
+    look = tables._job
+    monkeypatch.setattr(tables, "_job", lambda job_id: looked.append(job_id) or look(job_id))
+    assert [job.job_id for job in tables.jobs(JobQuery(submitted_by="shop"))] == ["j500", "j3"]
+    assert tables.jobs(JobQuery(submitted_by="nobody")) == []
+    assert looked == ["j500", "j3"]

@@ -116,3 +116,16 @@ def test_an_answer_that_is_fetched_drop_by_drop_is_cut():
         connections.sweep(100.0 + second)
         wire.unsent -= 1
     assert wire.is_cut
+
+
+def test_who_still_fetches_an_answer_is_not_the_one_that_goes():
+    connections = Connections(2, 10)
+    fetching, resting, new, newest = (Wire() for _ in range(4))
+    for wire in (fetching, resting):
+        connections.join(wire)
+    fetching.unsent = 10 * FLOW
+    connections.join(new)
+    assert (fetching.is_cut, resting.is_cut, new.is_cut) == (False, True, False)
+    new.unsent = 1
+    connections.join(newest)
+    assert (fetching.is_cut, new.is_cut, newest.is_cut) == (False, False, True), "all others are at work"

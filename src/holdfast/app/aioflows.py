@@ -65,8 +65,8 @@ class AioInstance(Generic[R]):
 
     async def _until(self, is_enough: Callable[[InstanceState], bool], timeout: float | None) -> InstanceState:  # noqa: ASYNC109 - the same
         instance = self._instance
-        with within(instance.app, timeout):
-            state = await awaited(instance.app.lookout, lambda view: instance.seen(view, is_enough), timeout)
+        with within(instance.app, timeout) as ends_at:
+            state = await awaited(instance.app, lambda view: instance.seen(view, is_enough), ends_at)
             if state is None:
                 raise await asyncio.to_thread(instance.late, timeout)
             return state

@@ -45,8 +45,8 @@ class AioGroup(Generic[R]):
     async def wait(self, timeout: float | None = None) -> GroupRecord:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until every member has ended. One thread looks after all who await."""
         app = self._group.app
-        with within(app, timeout):
-            ended = await awaited(app.lookout, group_look(self._group.id), timeout)
+        with within(app, timeout) as ends_at:
+            ended = await awaited(app, group_look(self._group.id), ends_at)
             # As the twin does: one more look, which says how far it is.
             return ended or over_or_late(await self.refresh(), timeout)
 
@@ -75,7 +75,7 @@ class AioGroup(Generic[R]):
         """Wait for the group's end and give what its members returned."""
         with within(self._group.app, timeout):
             await self.wait(timeout)
-            return await asyncio.to_thread(self._group.results, 0, return_exceptions=return_exceptions)
+            return await asyncio.to_thread(self._group.outcomes, return_exceptions=return_exceptions)
 
     async def cancel(self, reason: str = "", *, running: bool = False) -> GroupCancelled:
         """End the members that wait; with `running` ask the others to stop."""

@@ -73,8 +73,8 @@ class AioJob(Generic[R]):
     async def wait(self, timeout: float | None = None) -> Record:  # noqa: ASYNC109 - the twin's own parameter
         """Wait until the job has ended. One thread looks after all who await."""
         app, job_id = self._job.app, self._job.id
-        with within(app, timeout):
-            ended = await awaited(app.lookout, job_look(job_id), timeout)
+        with within(app, timeout) as ends_at:
+            ended = await awaited(app, job_look(job_id), ends_at)
             if ended is not None:
                 return ended
             # As the twin does: one more look, which says what the job waits for, or that there is none.

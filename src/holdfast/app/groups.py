@@ -176,18 +176,22 @@ class Group(Generic[R]):
         """
         with within(self.app, timeout):
             self.wait(timeout)
-            jobs = self.jobs()
-            with self.app.engine.read() as view:
-                ends = [last_of(view, job.id) for job in jobs]
-            found: list[R | WorkFailed] = []
-            for job, ended in zip(jobs, ends, strict=True):
-                try:
-                    found.append(job.outcome(ended or job.refresh()))
-                except WorkFailed as failure:
-                    if not return_exceptions:
-                        raise
-                    found.append(failure)
-            return found
+            return self.outcomes(return_exceptions=return_exceptions)
+
+    def outcomes(self, *, return_exceptions: bool = False) -> list[R | WorkFailed]:
+        """Give what the members of a group that is over returned; `results` without the waiting."""
+        jobs = self.jobs()
+        with self.app.engine.read() as view:
+            ends = [last_of(view, job.id) for job in jobs]
+        found: list[R | WorkFailed] = []
+        for job, ended in zip(jobs, ends, strict=True):
+            try:
+                found.append(job.outcome(ended or job.refresh()))
+            except WorkFailed as failure:
+                if not return_exceptions:
+                    raise
+                found.append(failure)
+        return found
 
     # --- changing its fate ------------------------------------------------------------------------------------------
 

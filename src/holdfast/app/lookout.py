@@ -25,6 +25,7 @@ from holdfast.stores.deadline import keeping_to
 from holdfast.stores.protocol import View
 
 if TYPE_CHECKING:
+    from holdfast.app.holdfast import Holdfast
     from holdfast.app.openings import OpensStore
 
 #: Seconds the thread stays after the last who awaited has gone.
@@ -82,18 +83,19 @@ def until(engine: Engine, look: Look[T], ends_at: float | None) -> T | None:
         engine.store.wait(seq, left)
 
 
-async def awaited(open_lookout: Callable[[], Lookout], look: Look[T], timeout: float | None) -> T | None:  # noqa: ASYNC109 - seconds of the caller, who is told that they are over
-    """Wait for what a look tells, without a thread of one's own; None if it has told nothing after so many seconds."""
+async def awaited(app: Holdfast, look: Look[T], ends_at: float | None) -> T | None:
+    """Wait for what a look tells, without a thread of one's own; None if it has told nothing by then (monotonic)."""
     who = Awaited(look)
-    lookout = await asyncio.to_thread(open_lookout)  # it may have to open the store
+    lookout = await asyncio.to_thread(app.lookout)  # it may have to open the store
     try:
         await asyncio.to_thread(lookout.add, who)
-        return await who.end(timeout)
+        return await who.end(None if ends_at is None else ends_at - app.clock.monotonic())
     except TimeoutError:
         return None
     finally:
-        lookout.drop(who)
+        # In this order: who comes to be added only now is not, and who was added is forgotten.
         who.leave()
+        lookout.drop(who)
 
 
 def ended_or_late(engine: Engine, job_id: JobId, timeout: float | None) -> Job:
@@ -119,11 +121,13 @@ def sentence_of(explain: Callable[[], Reason]) -> str:
 class Awaited(Generic[T]):
     """Someone who awaits what a look at the store tells some day."""
 
-    __slots__ = ("_future", "_loop", "look")
+    __slots__ = ("_future", "_loop", "has_left", "look")
 
     def __init__(self, look: Look[T]) -> None:
         """Await in the running loop."""
         self.look = look
+        #: It is awaited no more.
+        self.has_left = False
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[T] = self._loop.create_future()
 
@@ -145,11 +149,12 @@ class Awaited(Generic[T]):
 
     def leave(self) -> None:
         """Await it no more: a look that is under way may still fail, and nobody would fetch that."""
+        self.has_left = True
         self._future.cancel()
 
     async def end(self, timeout: float | None) -> T:  # noqa: ASYNC109 - seconds of the caller, who gets TimeoutError
         """Wait to be told. Raises TimeoutError."""
-        return await asyncio.wait_for(self._future, limit_of(timeout))
+        return await asyncio.wait_for(self._future, timeout)
 
 
 class Lookout:
@@ -164,6 +169,8 @@ class Lookout:
     def add(self, who: Awaited[Any]) -> None:
         """Tell `who` when there is something to tell; look once at once."""
         with self._lock:
+            if who.has_left:
+                return
             self._awaited.add(who)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="holdfast-lookout", daemon=True)

@@ -75,6 +75,7 @@ class DoneCommand(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     #: Tells a repeat from another command under the same id.
     digest: str
     outcome: msgspec.Raw
+    #: From when on the hour counts.
     at: Timestamp
 
 

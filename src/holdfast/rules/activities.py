@@ -34,7 +34,7 @@ from holdfast.rules.fold import after_grant
 from holdfast.rules.leases import Moments, current_grant, decide_extend, decide_release, granted, is_live
 from holdfast.rules.limits import Places
 from holdfast.rules.mail import Post
-from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.repeats import remember_grants, seen_before
 from holdfast.rules.reservations import lapsed_in_the_way
 from holdfast.rules.settle import decide_report
 from holdfast.rules.state import State
@@ -126,7 +126,7 @@ def decide_fetch_activity(state: State, command: FetchActivity, now: Timestamp, 
             continue
         event = granted(job, command, Moments(now), Token(authority.last_token + 1), RunId(draws.new_id()))
         claims = claim(state, job, command.affinity_owner, command.affinity_s, now)
-        done = [remember(command, None)] if command.cmd else []
+        done = [remember_grants(command, now, command.lease_s)] if command.cmd else []
         grant = Grant(after_grant(job, event, now), event.run_id, event.token, command.lease_s)
         return answer(Leased(grants=(grant,)), *lapsed, event, *claims, *done)
     return answer(Leased())

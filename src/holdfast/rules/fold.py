@@ -366,7 +366,7 @@ def _key_dropped(state: State, event: ev.KeyDropped, stamp: Stamp) -> list[Chang
 
 def _command_done(state: State, event: ev.CommandDone, stamp: Stamp) -> list[Change]:
     del state
-    return [put(DoneCommand(event.cmd, event.digest, event.outcome, stamp.ts))]
+    return [put(DoneCommand(event.cmd, event.digest, event.outcome, event.since or stamp.ts))]
 
 
 def _command_forgotten(state: State, event: ev.CommandForgotten, stamp: Stamp) -> list[Change]:

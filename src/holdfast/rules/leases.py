@@ -32,7 +32,7 @@ from holdfast.rules.decision import Decision, answer
 from holdfast.rules.draws import Draws
 from holdfast.rules.fold import LOST, after_grant
 from holdfast.rules.limits import Places
-from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.repeats import remember_grants, seen_before
 from holdfast.rules.reservations import all_lapsed, lapsed_in_the_way, local_holders, of_dead
 from holdfast.rules.retry import automatic_heir, successor
 from holdfast.rules.state import Lane, State
@@ -82,7 +82,7 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
         if len(grants) == command.n:
             break  # before the next is looked for: it may stand behind many that must wait
     if grants and command.cmd:
-        events.append(remember(command, None))
+        events.append(remember_grants(command, now, max(grant.lease_s for grant in grants)))
     return answer(Leased(grants=tuple(grants)), *lapsed, *events, *claims)
 
 

@@ -1,4 +1,8 @@
-"""Commands sent again: those that leave no id of their own are remembered for an hour, with their first outcome."""
+"""Commands sent again: those that leave no id of their own are remembered for an hour, with their first outcome.
+
+Those that ask for work are remembered for less long: there are as many of them as there is work, and who asks again
+after what was granted is over may as well be granted something new.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,13 @@ from holdfast.model.events import CommandDone
 from holdfast.model.outcomes import Outcome, decode_outcome, encode_outcome, refuse
 from holdfast.model.payloads import NULL
 from holdfast.model.records import DoneCommand
+from holdfast.model.times import Timestamp, later
 from holdfast.rules.state import State
 
 #: How long an outcome is remembered, in seconds.
-REMEMBER_S = 3600
+REMEMBER_S = 3600.0
+#: The same of what granted something, or as long as that lasts without being extended.
+REMEMBER_GRANTS_S = 120.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,10 +45,17 @@ def seen_before(state: State, command: Command) -> Repeat | None:
     return Repeat(None if done.outcome == NULL else decode_outcome(done.outcome))
 
 
-def remember(command: Command, outcome: Outcome | None) -> CommandDone:
+def remember(command: Command, outcome: Outcome) -> CommandDone:
     """Give the event that makes a repeat of `command` find its first outcome."""
-    kept = NULL if outcome is None else msgspec.Raw(encode_outcome(outcome))
+    kept = msgspec.Raw(encode_outcome(outcome))
     return CommandDone(cmd=command.cmd, actor=command.actor, digest=_digest(command), outcome=kept)
+
+
+def remember_grants(command: Command, now: Timestamp, longest_s: float) -> CommandDone:
+    """Give the event that makes a repeat of `command` find what it was granted, at most for `longest_s` seconds."""
+    kept_s = min(REMEMBER_S, max(REMEMBER_GRANTS_S, longest_s))
+    since = later(now, kept_s - REMEMBER_S)
+    return CommandDone(cmd=command.cmd, actor=command.actor, digest=_digest(command), outcome=NULL, since=since)
 
 
 def _digest(command: Command) -> str:

@@ -30,7 +30,7 @@ from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import FOREVER, Timestamp, later, seconds_between
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.mail import UNREADABLE, Post
-from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.repeats import remember_grants, seen_before
 from holdfast.rules.state import Lane, State
 
 #: Messages handed out at a time.
@@ -78,7 +78,7 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
         if len(turns) == command.n:
             break
     if command.cmd and turns:
-        events.append(remember(command, None))
+        events.append(remember_grants(command, now, command.lock_s))
     return answer(_fetched(turns), *events)
 
 

@@ -71,6 +71,8 @@ class Flowlines:
         self._instances: dict[str, Instance] = {}
         #: All of them, oldest first.
         self._by_age: OrderedSet[tuple[int, str]] = OrderedSet()
+        #: The same of those that an access token started, by its name.
+        self._started_by: dict[str, OrderedSet[tuple[int, str]]] = {}
         self._children: dict[str, dict[str, Instance]] = {}
         #: Schedule → its instances that are not over; its starts that wait to be delivered; those that wait for others.
         self._of_schedule: dict[str, dict[str, Instance]] = {}
@@ -270,14 +272,19 @@ class Flowlines:
                 self._of_schedule.setdefault(after.schedule_id, {})[after.instance_id] = after
         if before is None and after is not None:
             self._by_age.add((after.seq, after.instance_id))
+            if after.submitted_by is not None:
+                self._started_by.setdefault(after.submitted_by, OrderedSet()).add((after.seq, after.instance_id))
             self._line_up(after.instance_id)
         elif after is None and before is not None:
             self._by_age.discard((before.seq, before.instance_id))
+            if before.submitted_by is not None:
+                self._started_by[before.submitted_by].discard((before.seq, before.instance_id))
             self._line_up(before.instance_id)
 
     def instances(self, query: InstanceQuery) -> Sequence[Instance]:
         """Give the matching instances, newest first."""
-        newest = self._by_age.walk((query.before or 1 << 63,), backwards=True)
+        order = self._by_age if query.submitted_by is None else self._started_by.get(query.submitted_by, OrderedSet())
+        newest = order.walk((query.before or 1 << 63,), backwards=True)
         found = (self._instances[key[1]] for key in newest)
         wanted = (
             instance
@@ -285,7 +292,6 @@ class Flowlines:
             if (query.statuses is None or instance.status in query.statuses)
             and query.orchestration_name in (None, instance.orchestration_name)
             and query.parent in (None, instance.parent_instance_id)
-            and query.submitted_by in (None, instance.submitted_by)
         )
         return list(islice(wanted, query.limit))
 

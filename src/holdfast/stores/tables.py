@@ -66,6 +66,8 @@ class Tables(Flowlines):
         self._ended = EndedJobs()
         #: By namespace, in the order of creation.
         self._created: dict[str, OrderedSet[DueKey]] = {}
+        #: The same of those that an access token submitted, by namespace and its name: most may be others'.
+        self._submitted: dict[tuple[str, str], OrderedSet[DueKey]] = {}
         #: Who has which status; the QUEUED ones stand in their queues already, and so do the RUNNING ones.
         self._by_status: dict[tuple[str, JobStatus], set[JobId]] = {}
         self._running: dict[QueueKey, set[JobId]] = {}
@@ -148,6 +150,7 @@ class Tables(Flowlines):
         places: dict[tuple[bool, QueueKey], list[PlaceKey]] = {}
         dues: dict[Lane, list[DueKey]] = {}
         created: dict[str, list[DueKey]] = {}
+        submitted: dict[tuple[str, str], list[DueKey]] = {}
         for job in jobs:
             if job.group_id is not None:
                 self._side.reindex_job(None, job)  # all of a group before any: who waits depends on the others
@@ -167,6 +170,8 @@ class Tables(Flowlines):
             if listed is None:
                 listed = created[job.namespace] = []
             listed.append((job.created_at, job.job_id))
+            if job.submitted_by is not None:
+                submitted.setdefault((job.namespace, job.submitted_by), []).append(listed[-1])
             self._count(job, 1)
             self._reindex_activity(None, job)
             if job.group_id is None:
@@ -179,6 +184,7 @@ class Tables(Flowlines):
             self._due[lane] = OrderedSet(due_keys)  # lanes of jobs alone: nobody else has put anything there yet
         for namespace, created_keys in created.items():
             self._created[namespace] = OrderedSet(created_keys)
+        self._submitted = {name: OrderedSet(keys) for name, keys in submitted.items()}
 
     def _reindex_job(self, before: Job | None, after: Job | None) -> None:
         self._reindex_activity(before, after)
@@ -193,10 +199,16 @@ class Tables(Flowlines):
             self._pass_turn(turn, self._side.turn_of(group_id))
         # What never changes in a job's life is indexed at its two ends only.
         if before is None and after is not None:
-            _place_of(self._created, after.namespace).add((after.created_at, after.job_id))
+            key = (after.created_at, after.job_id)
+            _place_of(self._created, after.namespace).add(key)
+            if after.submitted_by is not None:
+                _place_of(self._submitted, (after.namespace, after.submitted_by)).add(key)
             self._link(after)
         elif after is None and before is not None:
-            self._created[before.namespace].discard((before.created_at, before.job_id))
+            key = (before.created_at, before.job_id)
+            self._created[before.namespace].discard(key)
+            if before.submitted_by is not None:
+                self._submitted[before.namespace, before.submitted_by].discard(key)
             self._unlink(before)
 
     def _place(self, job: Job) -> None:
@@ -589,7 +601,10 @@ class Tables(Flowlines):
 
     def jobs(self, query: JobQuery) -> Sequence[Job]:
         """Give the matching jobs, newest first."""
-        order = self._created.get(query.namespace)
+        if query.submitted_by is None:
+            order = self._created.get(query.namespace)
+        else:
+            order = self._submitted.get((query.namespace, query.submitted_by))
         if order is None:
             return []
         keys: Iterable[DueKey] = order.walk(query.before or (_BEYOND,), backwards=True)

@@ -66,7 +66,7 @@ class Connections:
         """Take one in, and let another go if there are too many: this one, if all others are at work."""
         self._idle[connection] = None
         if len(self) > self._most:
-            oldest = next(iter(self._idle))
+            oldest = next((one for one in self._idle if not one.unsent), next(iter(self._idle)))
             del self._idle[oldest]
             oldest.cut()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model.events.fact import Fact
+from holdfast.model.times import Timestamp
 
 
 class KeyDropped(Fact, frozen=True, kw_only=True, tag="key:dropped"):
@@ -19,6 +20,8 @@ class CommandDone(Fact, frozen=True, kw_only=True, tag="command:done"):
 
     digest: str
     outcome: msgspec.Raw
+    #: From when on its time counts, if not from now on: what was granted is remembered for less long.
+    since: Timestamp | None = None
 
 
 class CommandForgotten(Fact, frozen=True, kw_only=True, tag="command:forgotten"):

@@ -47,6 +47,10 @@ class Queries(Topic):
         assert _listed(harness, submitted_by="shop") == ["e", "a"]
         assert _listed(harness, submitted_by="shop", limit=1) == ["e"]
         assert _listed(harness, submitted_by="nobody") == []
+        assert _listed(harness, submitted_by="shop", namespace="x") == []
+        harness.restart()
+        assert _listed(harness, submitted_by="shop", status=JobStatus.QUEUED) == ["a"]
+        assert _listed(harness, submitted_by="shop") == ["e", "a"]
 
     def test_pages_follow_each_other_without_gap_or_repeat(self, harness: Harness) -> None:
         for number in range(12):

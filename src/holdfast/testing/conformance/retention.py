@@ -65,6 +65,7 @@ class Keeping(Topic):
         harness.ask(Prune(retention=Retention(done_s=0, failed_s=0)))
         assert _kept(harness) == ["a", "b", "c"]
 
+    @counts_writes
     def test_a_chain_goes_as_a_whole_when_its_last_job_is_old_enough(self, harness: Harness) -> None:
         harness.enqueue("a", retry_mode="chain", backoff=Backoff(base_s=100, jitter=0))
         keep = Retention(done_s=50, failed_s=50)
@@ -174,6 +175,7 @@ class KeepingByQueue(Topic):
         harness.advance(370 * DAY)
         assert harness.tick().pruned == 1
 
+    @counts_writes
     def test_what_a_queue_leaves_open_the_store_says(self, harness: Harness) -> None:
         _keep(harness, "default", failed_s=10)
         _end(harness, "done")
