@@ -33,3 +33,7 @@ class SystemClock:
     def monotonic(self) -> float:
         """Read the monotonic clock."""
         return time.monotonic()
+
+    def processor(self) -> float:
+        """Give the seconds of processor that all threads of this process have had."""
+        return time.process_time()

@@ -51,7 +51,7 @@ FAULTS = [
     ("close", errno.EIO, 1),
 ]
 
-injected = {"count": 0}
+injected = {"count": 0, "disks": 0}
 
 
 def aftermath(fs: SimFS, witness: Witness, seen: set | None = None) -> None:
@@ -62,13 +62,14 @@ def aftermath(fs: SimFS, witness: Witness, seen: set | None = None) -> None:
     """
     injected["count"] += fs.injected
     fs.heal()
-    turn = len(fs.calls) % 2
+    turn, before = len(fs.calls) % 2, len(seen or ())
     witness.examine(fs.reboot(), fallback=True, seen=seen)
     witness.examine(fs.image().power_loss("lose", names="lose"), seen=seen)
     if SOAK or turn:
         witness.examine(fs.image().power_loss("keep", names="mixed"), seen=seen)
     if SOAK or not turn:
         witness.examine(fs.image().power_loss("blocks", len(fs.calls)), seen=seen)
+    injected["disks"] += len(seen or ()) - before
 
 
 def every_call(kind, arm) -> int:
@@ -234,5 +235,6 @@ def test_a_disk_that_stays_full_ends_in_store_full_and_reading_never_stopped():
 
 def test_the_number_of_injected_faults():
     """Last in this file: what all of the above have injected."""
-    print(f"\n{injected['count']} faults injected into a journal's life")
+    print(f"\n{injected['count']} faults injected into a journal's life left {injected['disks']} different disks")
     assert injected["count"] >= 1500
+    assert injected["disks"] >= 2000, "hardly any was examined"

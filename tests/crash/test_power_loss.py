@@ -35,8 +35,9 @@ def test_a_power_cut_before_any_call_loses_nothing_acknowledged(moments):
                 error.add_note(f"cut {mode}/{names}/{seed} before change {at} of {len(moments)}")
                 raise
             faults += 1
-    print(f"\n{faults} power cuts at {len(moments)} places")
+    print(f"\n{faults} power cuts at {len(moments)} places left {len(seen)} different disks")
     assert faults >= 2000
+    assert len(seen) >= 800, "hardly any was examined"
 
 
 def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged():
@@ -55,8 +56,9 @@ def test_a_process_that_dies_at_any_call_loses_nothing_acknowledged():
             witness.examine(fs.reboot(), fallback=True, seen=seen)
             witness.examine(fs.image().power_loss("blocks", k), seen=seen)
             faults += 2
-    print(f"\n{faults} deaths at {len(changes)} changing calls")
+    print(f"\n{faults} deaths at {len(changes)} changing calls left {len(seen)} different disks")
     assert faults >= 600
+    assert len(seen) >= 600, "hardly any was examined"
 
 
 def test_junk_where_bytes_were_not_synced_is_refused_or_harmless(moments):

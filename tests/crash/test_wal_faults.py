@@ -172,6 +172,7 @@ def test_a_crash_at_any_call_leaves_the_state_before_or_after_the_command_in_fli
         injected["count"] += 1
         for seed in range(6 if SOAK else 1):
             examine(fs.image().power_loss(mode, seed=nth + seed, names=names), heard, chapters, seen)
+    assert len(seen) >= 50, "hardly any was examined"
 
 
 FAULTS = [

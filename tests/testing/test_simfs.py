@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.journal.fs import FS, LockHeld, atomic_write, write_all
 from holdfast.testing import SimCrash, SimFS
-from holdfast.testing.simdisk import BLOCK
+from holdfast.testing.simdisk import BLOCK, Dir, File, disk_of
 
 
 def made(path="a", data=b"", fs=None):
@@ -304,3 +304,35 @@ def test_threads_take_turns():
         thread.join()
     assert fs.tree()["a"] == b"abcd" * 800
     assert sum(call.kind == "write" for call in fs.calls) == 801
+
+
+#: For each thing a file is known by, another one than a new file has.
+OTHER = {
+    "inode": 2,
+    "data": bytearray(b"x"),
+    "durable": bytearray(b"x"),
+    "dirty": [(0, 1)],
+    "floor": 1,
+    "ghost": bytearray(b"x"),
+}
+
+
+@pytest.mark.parametrize("field", sorted(set(File.__slots__) - {"changes"}))
+def test_disks_that_differ_in_one_thing_are_not_taken_for_equal(field):
+    one, other = File(1), File(1)
+    assert disk_of(one) == disk_of(other)
+    setattr(other, field, OTHER[field])
+    assert disk_of(one) != disk_of(other)
+
+
+def test_disks_with_other_names_or_names_on_their_way_are_not_taken_for_equal():
+    fs, h = made("a", b"x")
+    same, renamed = fs.image(), fs.image()
+    assert disk_of(fs._root) == disk_of(same._root)
+    renamed.rename("a", "b")
+    renamed.sync_dir("")
+    assert disk_of(fs._root) != disk_of(renamed._root)
+    same.rename("a", "b")
+    assert disk_of(same._root) != disk_of(same._root), "what is on its way may arrive or not"
+    fs.close(h)
+    assert isinstance(fs._root, Dir)

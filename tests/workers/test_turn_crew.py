@@ -109,14 +109,14 @@ class Times:
     def monotonic(self):
         return next(self._now) * self._beat_s
 
-    def process_time(self):
+    def processor(self):
         return next(self._now) * self._beat_s * self._share
 
 
 def blocked_twice(monkeypatch, times):
     """Block the one thread at work while something waits; give how often the lookout waited before it joined."""
     naps = []
-    monkeypatch.setattr("holdfast.workers.turns.crew.time", times)
+    monkeypatch.setattr("holdfast.workers.turns.crew._clock", times)
     crew = Crew(2)
     wait = crew._closing.wait
     monkeypatch.setattr(crew._closing, "wait", lambda timeout: naps.append(timeout) or wait(0.0001))

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from queue import SimpleQueue
+
+from holdfast.clock import SystemClock
 
 log = logging.getLogger("holdfast.worker")
 
@@ -33,6 +34,10 @@ SHORT_S = 0.001
 #: Seconds of processor in one second, of all threads, from which on a process computes all the time. Far more than one
 #: is work that lets others run, and says nothing of the interpreter.
 BUSY, MANY = 0.8, 1.5
+
+
+#: Not the application's clock: how long work took is a matter of this machine.
+_clock = SystemClock()
 
 
 class _Duty(Enum):
@@ -48,18 +53,18 @@ class _Span:
     """A time that has begun with this."""
 
     def __init__(self) -> None:
-        self._began, self._spent = time.monotonic(), time.process_time()
+        self._began, self._spent = _clock.monotonic(), _clock.processor()
 
     @property
     def took_s(self) -> float:
         """Seconds since then."""
-        return time.monotonic() - self._began
+        return _clock.monotonic() - self._began
 
     @property
     def was_busy(self) -> bool:
         """Whether the process has computed all the time, so that threads wait for the interpreter."""
         took_s = self.took_s
-        return BUSY * took_s <= time.process_time() - self._spent <= MANY * took_s
+        return BUSY * took_s <= _clock.processor() - self._spent <= MANY * took_s
 
 
 class Crew:
