@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from holdfast.testing.bench import serve
 
-SMALL = serve.Sizes(batched=256, alone=32, threads=16, worked=100, latency=2, callers=4, rounds=2, filling=256)
+SMALL = serve.Sizes(
+    batched=256, alone=32, threads=16, worked=100, latency=2, callers=4, rounds=2, pace_s=0, filling=256
+)
 
 
 def test_every_caller_of_the_benchmark_finishes_all_its_jobs(tmp_path):

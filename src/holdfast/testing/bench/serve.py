@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -48,10 +49,12 @@ class Sizes(NamedTuple):
     latency: int = 200
     #: Connections, and threads, that call at once.
     callers: int = 64
-    #: Rounds of everything between two looks at the memory, and seconds that are watched.
+    #: Rounds of everything of each connection between two looks at the memory, seconds between these, and seconds that
+    #: are watched. The pace is one that most machines keep: what retention has not removed yet depends on it.
     rounds: int = 25
+    pace_s: float = 5.0
     soak_s: float = 0.0
-    #: Jobs that are there before, so that the pages SQLite keeps are full; records it keeps fill while it warms up.
+    #: Jobs that are there before on `sqlite:`, so that the pages it keeps are full; its records fill while it warms up.
     filling: int = 120_000
     #: Ended jobs that are kept of those that are watched: of completed and of failed ones so many each.
     kept: int = 1000
@@ -156,19 +159,21 @@ def run(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Iter
 def soak(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Iterator[Row]:
     """Watch the memory of a coordinator that is asked for everything, once it is full and warm, a quarter as long.
 
-    It is to stay where it is. On `wal:` all jobs are in memory, so as many are kept as there were when it was warm.
+    It is to stay where it is. Retention keeps the newest jobs: on `wal:`, where all are in memory, no more of them.
     """
     for scheme in schemes:
         with Coordinator(scheme, directory / f"soak-{scheme}") as coordinator, Calling(coordinator) as calling:
             with Holdfast(coordinator.url, access_token=coordinator.access_token) as hf:
                 hf.queue("default").set(retention=Retention(done_max=sizes.kept, failed_max=sizes.kept))
-            calling.ask("batched", sizes.filling)
-            began = time.monotonic()
+            if scheme == "sqlite":
+                calling.ask("batched", sizes.filling)
+            began, pause = time.monotonic(), threading.Event()
             rounds = warm = most = 0
             # The most of each time, not its last: what retention no longer keeps goes once a minute.
             while (passed := time.monotonic() - began) < 1.25 * sizes.soak_s or not most:
                 calling.ask("mix", sizes.rounds, 4)
                 rounds += 4 * sizes.rounds
+                pause.wait(max(0.0, began + passed + sizes.pace_s - time.monotonic()))
                 if passed < sizes.soak_s / 4 or not warm:
                     warm = max(warm, coordinator.memory())
                 else:
