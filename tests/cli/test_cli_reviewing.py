@@ -7,8 +7,8 @@ import pytest
 from pseudoterminal import Terminal
 
 from holdfast import Holdfast
-from holdfast.flows.messages import Answer
 from holdfast.flows.provider.contents import item_of
+from holdfast.model.decisions import Answer
 
 LONG = 30
 

@@ -126,7 +126,7 @@ def flowing():
     asked = event(4, kinds.DecisionRequested(prompt="?", options=("yes",)))
     w.ack(token, event(3, kinds.KeyValueSet(key="k", value="v")), asked, hold_s=30.0)
     w.ack(token, event(5, kinds.CustomStatusUpdated(status="half")), cancelled_timers=(3,))
-    said = f.NewMessage(item=raw(QueueMessage(instance="i", name="@decision/4", data='"yes"')))
+    said = f.NewMessage(item=raw(QueueMessage(instance="i", name="@decision/4", data='{"chosen":"yes","by":"me"}')))
     w.do(f.AnswerDecision(decision_id=decision_id("i", 1, 4), message=said, chosen="yes", by="me"))
     turn = w.fetch()
     w.do(f.ParkMessages(token=turn.token, messages=(turn.messages[0].seq,)))

@@ -65,6 +65,19 @@ def test_only_admins_make_a_job_that_speaks_for_an_activity():
     assert may_send(Access(name="x", roles=(Role.CLIENT,)), Enqueue(jobs=(new_job("b"),)))
 
 
+def test_only_admins_make_a_job_that_is_older_than_its_command():
+    """Where waiting is worth priority it would come before all others."""
+    old = new_job("a", created_at="2000-01-01T00:00:00.000000Z")
+    client, admin = (Access(name="x", roles=(role,)) for role in (Role.CLIENT, Role.ADMIN))
+    for command in (
+        Enqueue(jobs=(old,)),
+        CreateGroup(group_id="g", members=(old,)),
+        CreateGroup(group_id="g", members=(), callback=old),
+    ):
+        assert not may_send(client, command)
+        assert may_send(admin, command)
+
+
 def test_what_cannot_be_read_is_left_to_who_says_what_is_wrong_with_it():
     nonsense = TellInstance(message=NewMessage(item=msgspec.Raw(b'{"type":"Nonsense"}')))
     assert may_say(Access(name="x", roles=(Role.CLIENT,)), nonsense)

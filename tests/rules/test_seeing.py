@@ -14,6 +14,7 @@ from holdfast.model.records import TABLES, Authority, Queue
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.webhooks import Webhook
+from holdfast.model.workers import WorkerInfo
 from holdfast.rules.seeing import (
     CLIENT_SEES,
     NARROWED,
@@ -27,6 +28,7 @@ from holdfast.rules.seeing import (
     Sight,
     home_of,
     may_hear,
+    may_meet,
     may_see,
     may_see_some,
     may_speak,
@@ -252,6 +254,29 @@ def test_what_is_of_the_store_is_not_seen_from_within_a_namespace():
 @pytest.mark.parametrize("look", sorted(set(LOOK_UPS) - WORKER_SEES))
 def test_a_worker_is_told_what_its_work_needs_and_nothing_else(look):
     assert sight_of(one(Role.WORKER), look, ALL_GIVEN.get(look, {"namespace": ""})) is Sight.NOTHING
+
+
+def test_a_worker_gets_nothing_of_what_only_people_make_and_read():
+    worker = Access(name="w", roles=(Role.WORKER,))
+    seen = [kind for kind in TABLES.values() if sight_of(worker, "get", {"kind": kind, "key": "a"}) is Sight.ALL]
+    left_out = {kind.__name__ for kind in TABLES.values()} - {kind.__name__ for kind in seen}
+    assert left_out == {"DoneCommand", "HeldKey", "Reservation", "Schedule", "Template", "Webhook", "Delivery"}
+
+
+def test_a_worker_meets_those_who_work_for_its_namespaces():
+    def worker(namespace):
+        at = "2026-01-01T00:00:00.000000Z"
+        return WorkerInfo(
+            worker_id="w", name="w", host="h", pid=1, version="1", namespace=namespace, started_at=at, last_seen=at
+        )
+
+    kept = Access(name="x", roles=(Role.WORKER,), namespaces=("a",))
+    assert may_meet(kept, worker("a"))
+    assert not may_meet(kept, worker("b"))
+    assert not may_meet(Access(name="x", roles=(Role.READER,), namespaces=("a",)), worker("a"))
+    for role in (Role.WORKER, Role.READER):
+        assert may_meet(Access(name="x", roles=(role,)), worker("b"))
+    assert not may_meet(Access(name="x", roles=(Role.CLIENT,)), worker("b"))
 
 
 def test_a_worker_gets_the_jobs_of_its_namespaces_whoever_submitted_them():

@@ -45,6 +45,9 @@ def signal(name):
     return message(QueueMessage(instance=name, name="s", data="1"))
 
 
+ANSWER = message(QueueMessage(instance="i", name="@decision/4", data='{"chosen":"yes","by":"me"}'))
+
+
 def event(event_id, kind, name):
     return Event(event_id=event_id, instance=name, execution_id=1, timestamp_ms=1, kind=kind)
 
@@ -151,7 +154,7 @@ HISTORY = [
     f.AckActivity(token=12, completion=completion(), result=msgspec.Raw(b"1")),
     f.RenewSessions(owner_ids=("w",), lock_s=30.0, idle_s=60.0),
     f.CleanSessions(),
-    f.AnswerDecision(decision_id=decision_id("i", 1, 4), message=signal("i"), chosen="yes", by="me"),
+    f.AnswerDecision(decision_id=decision_id("i", 1, 4), message=ANSWER),
     f.ForkInstance(instance_id="i", fork="copy", execution_id=1, until=1, begins=delta(first("copy"))),
     f.FailInstance(instance_id="i", execution_id=1, last_event_id=1, ending=delta()),
     f.ResetInstance(instance_id="i", history_id=1, last_event_id=1, until=1, begins=delta(first("i"))),

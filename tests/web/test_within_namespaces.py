@@ -17,7 +17,7 @@ from holdfast.model.jobs import Job
 from holdfast.model.logs import LogLine
 from holdfast.model.outcomes import Refusal
 from holdfast.model.templates import Template
-from holdfast.model.workers import Wish
+from holdfast.model.workers import Wish, WorkerInfo
 from holdfast.rules.access import _OWN
 from holdfast.rules.seeing import OF_THING, SIEVED
 from holdfast.rules.state import Lane
@@ -165,4 +165,14 @@ def test_no_feed_no_lines_and_no_workers_of_others_are_reached(tried):
         within.logs.add([(run.run_id, LogLine(NOW, "log", "INFO", "mine"))])
     with pytest.raises(Forbidden):
         within.workers.ask("w", Wish.STOP)
+    mine = WorkerInfo(worker_id="w", name="w", host="h", pid=1, version="1", started_at=NOW, last_seen=NOW)
+    everything.workers.note(mine)
+    assert within.workers.all() == []
+    for change in (lambda: within.workers.drop("w"), lambda: within.workers.note(mine)):
+        with pytest.raises(Forbidden):
+            change()
+    with pytest.raises(Forbidden):
+        within.workers.note(msgspec.structs.replace(mine, namespace="home"))
+    assert [one.namespace for one in everything.workers.all()] == [""]
+    everything.workers.drop("w")
     assert everything.logs.read(run.run_id) == []

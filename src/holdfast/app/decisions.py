@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import DecisionNotFound, InvalidValue
-from holdfast.flows.calls import DECISION
-from holdfast.flows.messages import Answer
 from holdfast.flows.workflows import demand_outside
+from holdfast.model.decisions import ANSWERS, Answer
 from holdfast.model.decisions import Decision as Record
 from holdfast.model.flowcommands import AnswerDecision, NewMessage
 from holdfast.model.kinds import DecisionRequested, DecisionResolved
@@ -98,7 +97,7 @@ def answer_command(record: Record, chosen: str | None, message: str | None, *, b
     if chosen is None and message is None:
         raise InvalidValue("an answer needs a choice or a message. Nothing was changed.", field="chosen")
     text = msgspec.json.encode(Answer(chosen=chosen, message=message, by=by or None)).decode()
-    item = QueueMessage(instance=record.instance_id, name=f"{DECISION}{record.event_id}", data=text)
+    item = QueueMessage(instance=record.instance_id, name=f"{ANSWERS}{record.event_id}", data=text)
     return AnswerDecision(
         cmd=cmd,
         decision_id=record.decision_id,

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.model import kinds
-from holdfast.model.decisions import decision_id
+from holdfast.model.decisions import Answer, decision_id
 from holdfast.model.events import Asked, Closed
 from holdfast.model.flowcommands import (
     AckActivity,
@@ -48,6 +48,7 @@ from holdfast.model.workitems import (
     ActivityExecute,
     ActivityFailed,
     ContinueAsNew,
+    QueueMessage,
     StartOrchestration,
     TimerFired,
     WorkItem,
@@ -62,13 +63,16 @@ _encode = msgspec.json.Encoder().encode
 _items: msgspec.json.Decoder[WorkItem] = msgspec.json.Decoder(WorkItem)
 _events = msgspec.json.Decoder(Event)
 _texts = msgspec.json.Decoder(str)
+_answers = msgspec.json.Decoder(Answer)
 
 
 def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
     """Give the command with everything worked out. Raises UsageError for what cannot be kept."""
     match command:
-        case SendMessage(message=message) | AnswerDecision(message=message) | TellInstance(message=message):
+        case SendMessage(message=message) | TellInstance(message=message):
             return replace(command, message=_message(message, blobs, "item"))
+        case AnswerDecision():
+            return _answer(command, blobs)
         case StartInstance():
             return replace(
                 command,
@@ -174,6 +178,15 @@ def _message(new: NewMessage, blobs: Blobs, field: str) -> NewMessage:
     return _described(_item(new.item, field), blobs)
 
 
+def _answer(command: AnswerDecision, blobs: Blobs) -> AnswerDecision:
+    """Say of an answer what the workflow will read: nothing else is judged, and nothing else kept."""
+    item = _item(command.message.item, "message")
+    if not isinstance(item, QueueMessage):
+        raise InvalidValue("an answer is a signal to the instance that asked. Nothing was changed.", field="message")
+    said = _read(_answers, msgspec.Raw(item.data.encode()), "message")
+    return replace(command, message=_described(item, blobs), chosen=said.chosen, by=said.by or "")
+
+
 def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
     """Say what the rules must know of an item."""
     instance_id = goes_to(item)
@@ -201,6 +214,8 @@ def _described(item: WorkItem, blobs: Blobs) -> NewMessage:
                 event_id=item.id,
                 fire_at=at_milliseconds(item.fire_at_ms),
             )
+        case QueueMessage():
+            return NewMessage(item=text, instance_id=instance_id, kind=kind, name=item.name)
         case _:
             return NewMessage(item=text, instance_id=instance_id, kind=kind)
 

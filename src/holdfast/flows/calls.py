@@ -42,8 +42,6 @@ R = TypeVar("R")
 
 #: Bytes of a signal's name.
 MAX_SIGNAL = 256
-#: Begins the names of signals that answer decisions.
-DECISION = "@decision/"
 
 
 def current(doing: str = "this") -> Execution:

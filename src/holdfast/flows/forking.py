@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.errors import InvalidValue
-from holdfast.flows.calls import DECISION, child_id
+from holdfast.flows.calls import child_id
 from holdfast.flows.ending import asked_in
 from holdfast.flows.matching import CHILD_MARK, UNAWAITED, UNREAD, is_command, is_own_timeout, nondeterminism_of
-from holdfast.flows.messages import Answer
 from holdfast.model import kinds
+from holdfast.model.decisions import ANSWERS, Answer
 from holdfast.model.details import CANCELLED, NONDETERMINISM, Category, ErrorDetails
 from holdfast.model.history import REPAIR_EVENT_ID, Event
 from holdfast.model.reasons import Blockage
@@ -188,7 +188,7 @@ def delivered_again(copied: Sequence[Event], later: Sequence[Event]) -> Iterator
             case kinds.DecisionResolved() if event.source_event_id in opened and event.kind.by not in _NOBODY:
                 answer = Answer(chosen=event.kind.chosen, message=event.kind.message, by=event.kind.by)
                 data = msgspec.json.encode(answer).decode()
-                name = f"{DECISION}{event.source_event_id}"
+                name = f"{ANSWERS}{event.source_event_id}"
                 yield QueueMessage(instance=instance, name=name, data=data), event.timestamp_ms
             case kinds.OrchestrationFailed():
                 for item in kept_messages(event.kind.details):

@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from holdfast.flows.calls import DECISION
 from holdfast.flows.execution import Execution
 from holdfast.model import kinds
+from holdfast.model.decisions import ANSWERS, Answer
 from holdfast.model.kinds import AnyKind
 from holdfast.model.workitems import (
     ActivityCompleted,
@@ -31,14 +31,6 @@ Found = tuple[AnyKind, int | None, int]
 _NUMBER = re.compile(r"[1-9]\d{0,18}", re.ASCII)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data of a signal that answers a decision."""
-
-    chosen: str | None = None
-    message: str | None = None
-    by: str | None = None
-
-
 def event_for(execution: Execution, message: WorkItem, now_ms: int) -> Found | str:
     """Give the event a message becomes; or, in words, why it becomes none."""
     match message:
@@ -58,7 +50,7 @@ def event_for(execution: Execution, message: WorkItem, now_ms: int) -> Found | s
             return _completion(execution, message.parent_execution_id, message.parent_id, failed, now_ms)
         case TimerFired():
             return _timer(execution, message, now_ms)
-        case QueueMessage() if message.name.startswith(DECISION):
+        case QueueMessage() if message.name.startswith(ANSWERS):
             return _answer(execution, message, now_ms)
         case QueueMessage():
             return kinds.QueueEventDelivered(name=message.name, data=message.data), None, now_ms
@@ -119,7 +111,7 @@ def _timer(execution: Execution, message: TimerFired, now_ms: int) -> Found | st
 
 
 def _answer(execution: Execution, message: QueueMessage, now_ms: int) -> Found | str:
-    number = message.name.removeprefix(DECISION)
+    number = message.name.removeprefix(ANSWERS)
     if _NUMBER.fullmatch(number) is None:
         return "it answers no decision"
     try:

@@ -8,6 +8,18 @@ from holdfast.model.ids import uuid5
 from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp
 
+#: Names of signals begin so that are no signals of users; and those of answers.
+OURS = "@"
+ANSWERS = f"{OURS}decision/"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The data of the signal that answers a question."""
+
+    chosen: str | None = None
+    message: str | None = None
+    by: str | None = None
+
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One question, open until `closed_at`."""

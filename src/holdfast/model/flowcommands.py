@@ -25,6 +25,8 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     item: msgspec.Raw
     instance_id: str = ""
     kind: str = ""
+    #: Of a signal.
+    name: str | None = None
     #: Of an item that begins an execution.
     orchestration: str | None = None
     version: str | None = None
@@ -397,7 +399,7 @@ class AnswerDecision(FlowOrder, frozen=True, kw_only=True, tag="answer_decision"
     """Answer a question of a workflow."""
 
     decision_id: str
-    #: The answer as the workflow will read it.
+    #: The answer as the workflow will read it. All but the decision is worked out from it.
     message: NewMessage
     chosen: str | None = None
     by: str = ""

@@ -69,7 +69,7 @@ from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.webhooks import Delivery, Webhook
-from holdfast.rules.saying import has_activity, may_say
+from holdfast.rules.saying import claims_too_much, may_say
 
 _OWN = (
     Expire, EndSession, EndSessions, Mend, MendGroups, DropRuns, Fire, Replan, ClaimDeliveries, EndDelivery,
@@ -99,7 +99,7 @@ def may_send(access: Access, command: Command) -> bool:
         return False
     if isinstance(command, TellInstance):
         return may_say(access, command)
-    if Role.ADMIN not in access.roles and has_activity(command):
+    if Role.ADMIN not in access.roles and claims_too_much(command):
         return False
     return Role.ADMIN in access.roles or any(isinstance(command, _SENDS.get(role, ())) for role in access.roles)
 
@@ -131,9 +131,14 @@ def may_work(access: Access) -> bool:
     return bool({Role.WORKER, Role.ADMIN} & set(access.roles))
 
 
+def may_fetch_content(access: Access) -> bool:
+    """Tell whether they may get blobs, which are found only by who knows their hash."""
+    return bool(access.roles)
+
+
 def may_keep_content(access: Access) -> bool:
-    """Tell whether they may put and get blobs, which are found only by who knows their hash."""
-    return bool({Role.CLIENT, Role.WORKER, Role.OPERATOR, Role.ADMIN, Role.READER} & set(access.roles))
+    """Tell whether they may put blobs: who sends something that may have to lie there."""
+    return bool({Role.CLIENT, Role.WORKER, Role.OPERATOR, Role.ADMIN} & set(access.roles))
 
 
 def may_direct(access: Access) -> bool:

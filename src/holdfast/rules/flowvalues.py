@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from holdfast.errors import InvalidValue
+from holdfast.model.decisions import OURS
 from holdfast.model.flowcommands import (
     AbandonActivity,
     AbandonTurn,
@@ -206,6 +207,9 @@ def _start(command: StartInstance) -> Iterator[str]:
     for signal in command.signals:
         if signal.kind != "QueueMessage" or signal.instance_id != command.message.instance_id:
             yield "signals must be signals to the instance that begins"
+        elif signal.name is not None and signal.name.startswith(OURS):
+            # An answer to a question it has not asked yet, say.
+            yield f"invalid signal: names that begin with {OURS!r} are not for users"
     for field, complaint in check_text("submitted_by", command.submitted_by):
         yield f"invalid {field}: {complaint}"
 

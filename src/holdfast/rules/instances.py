@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from holdfast.errors import DecisionClosed, DecisionNotFound, InvalidOperation, InvalidValue, WorkflowNotFound
+from holdfast.model.decisions import ANSWERS
 from holdfast.model.decisions import Decision as Question
 from holdfast.model.events import (
     DecisionAnswered,
@@ -30,7 +31,6 @@ from holdfast.model.flowcommands import (
 from holdfast.model.instances import OVER, Execution, Instance, InstanceStatus, Message
 from holdfast.model.outcomes import Deleted, Done, Refusal, Swept, refuse
 from holdfast.model.times import FOREVER, Timestamp
-from holdfast.model.workitems import QueueMessage
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.mail import Post, held_back
 from holdfast.rules.overlaps import next_in_line
@@ -284,9 +284,10 @@ def decide_answer(state: State, command: AnswerDecision, now: Timestamp) -> Deci
         listed = ", ".join(question.options)
         message = f"chosen: {command.chosen!r} is not one of {listed}. Nothing was changed."
         return answer(refuse(InvalidValue, message, field="chosen"))
-    if command.message.kind != QueueMessage.__name__ or command.message.instance_id != question.instance_id:
-        # Who may answer may not, under that name, say anything to anybody.
-        message = f"message: an answer goes to {question.instance_id!r}, which asked. Nothing was changed."
+    asked = (question.instance_id, f"{ANSWERS}{question.event_id}")
+    if (command.message.instance_id, command.message.name) != asked:
+        # Who may answer may not say anything else to anybody, nor close a question that nobody answers.
+        message = f"message: an answer goes to {asked[0]!r}, which asked, as {asked[1]!r}. Nothing was changed."
         return answer(refuse(InvalidValue, message, field="message"))
     post = Post(state, command, now)
     post.send(command.message)

@@ -7,15 +7,15 @@ made whose end would be told to an instance: only its own turn asks for activiti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Command, CreateGroup, Enqueue, NewJob, StartDirect
+from holdfast.model.decisions import OURS
 from holdfast.model.flowcommands import TellInstance
 from holdfast.model.workitems import CancelInstance, ExternalRaised, QueueMessage, decode_item
-
-#: Names of signals begin so that are no signals of users.
-_OURS = "@"
 
 
 def may_say(access: Access, command: TellInstance) -> bool:
@@ -29,7 +29,7 @@ def may_say(access: Access, command: TellInstance) -> bool:
         return bool({Role.CLIENT, Role.OPERATOR} & set(access.roles))
     match item:
         case QueueMessage(name=name):
-            return Role.CLIENT in access.roles and not name.startswith(_OURS)
+            return Role.CLIENT in access.roles and not name.startswith(OURS)
         case ExternalRaised():
             return Role.CLIENT in access.roles
         case CancelInstance():
@@ -38,15 +38,22 @@ def may_say(access: Access, command: TellInstance) -> bool:
             return False
 
 
-def has_activity(command: Command) -> bool:
-    """Tell whether a command makes a job that an instance would take for an activity of its own."""
+def claims_too_much(command: Command) -> bool:
+    """Tell whether a command makes a job that says of itself what only the authority says of jobs.
+
+    That it is an instance's activity, which would be told its end; or that it is older, and so before others.
+    """
+    return any(job.owner is not None or job.created_at is not None for job in _made(command))
+
+
+def _made(command: Command) -> Iterator[NewJob]:
+    """Give the jobs that a command makes."""
     match command:
         case Enqueue(jobs=jobs):
-            made: tuple[object, ...] = jobs
+            yield from jobs
         case CreateGroup(members=members, callback=callback):
-            made = (*members, callback)
-        case StartDirect(job=job):
-            made = (job,)
+            yield from (one for one in (*members, callback) if isinstance(one, NewJob))
+        case StartDirect(job=NewJob() as job):
+            yield job
         case _:
-            return False
-    return any(isinstance(one, NewJob) and one.owner is not None for one in made)
+            return

@@ -18,8 +18,9 @@ from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.instances import Affinity, Execution, HistoryRow, Instance, KeyValue, Message, Turn
 from holdfast.model.jobs import Job, Run
-from holdfast.model.records import Record
-from holdfast.rules.access import FLOWS, KINDS, may_read, may_read_all
+from holdfast.model.records import Authority, Queue, Record
+from holdfast.model.workers import WorkerInfo
+from holdfast.rules.access import FLOWS, KINDS, may_read, may_read_all, may_work
 from holdfast.rules.state import State
 
 _OF_AN_INSTANCE = (Execution, Message, Turn, KeyValue, Decision)
@@ -86,6 +87,11 @@ def may_speak(access: Access, run_ids: Iterable[str], state: State) -> bool:
         return True
     runs = [state.get(Run, run_id) for run_id in run_ids]
     return all(run is not None and is_within(access, run.namespace) for run in runs)
+
+
+def may_meet(access: Access, worker: WorkerInfo) -> bool:
+    """Tell whether a worker is there for them: whoever works knows those who work for its namespaces."""
+    return may_read_all(access) or (may_work(access) and is_within(access, worker.namespace))
 
 
 def is_within(access: Access, namespace: str | None) -> bool:
@@ -161,6 +167,9 @@ CLIENT_SEES = NARROWED | {
     "beginnings", "children", "decisions", "execution_of", "executions", "history", "keys",
 }  # fmt: skip
 
+#: And the kinds of which it gets one by its key.
+_WORKER_GETS = (Job, Run, Group, Queue, Authority, *_OF_FLOWS)
+
 Given = Mapping[str, Any]
 
 
@@ -168,7 +177,9 @@ def sight_of(access: Access, look: str, given: Given) -> Sight:
     """Tell what they see of what a look-up finds; nothing: they are told so, whatever is there."""
     if not _is_asked_within(access, look, given):
         return Sight.NOTHING
-    if may_read(access) or (Role.WORKER in access.roles and look in WORKER_SEES):
+    if may_read(access):
+        return Sight.ALL
+    if Role.WORKER in access.roles and look in WORKER_SEES and (look != "get" or given["kind"] in _WORKER_GETS):
         return Sight.ALL
     if Role.CLIENT not in access.roles or look not in CLIENT_SEES:
         return Sight.NOTHING

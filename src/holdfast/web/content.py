@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import BlobMissing, Forbidden, InvalidValue
-from holdfast.rules.access import may_keep_content
+from holdfast.rules.access import may_fetch_content, may_keep_content
 from holdfast.stores.beside.protocol import BlobDraft, Blobs, Streaming
 from holdfast.web.bodies import pieces_of
 from holdfast.web.coordinator import Coordinator, coordinator_of
@@ -121,7 +121,7 @@ class _Gathered:
 
 def _digest(request: Request) -> str:
     access, digest = access_of(request), request.path_params["sha256"]
-    if not may_keep_content(access):
+    if not (may_keep_content if request.method == "PUT" else may_fetch_content)(access):
         raise Forbidden(f"{access.name} has no role for that. Nothing was done.")
     if not _DIGEST.fullmatch(digest):
         raise InvalidValue("a blob is named by 64 hex digits.", field="sha256")

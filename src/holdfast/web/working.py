@@ -15,7 +15,7 @@ from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine
 from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
-from holdfast.rules.seeing import may_hear, may_speak
+from holdfast.rules.seeing import may_hear, may_meet, may_speak
 from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines, encode
 from holdfast.web.bodies import answer, decoded, whole
 from holdfast.web.coordinator import Coordinator, coordinator_of
@@ -34,6 +34,10 @@ async def post_heartbeat(request: Request) -> Response:
     engine, muster = coordinator.engine, coordinator.muster
     if beat.worker is not None and (size := len(encode(beat.worker))) > coordinator.limits.note:
         raise PayloadTooLarge(f"worker: it says {size:,} bytes of itself. Nothing was done.", field="worker")
+    if beat.worker is not None and not may_meet(access_of(request), beat.worker):
+        raise Forbidden(f"{access_of(request).name} does not work for namespace {beat.worker.namespace!r}.")
+    if access_of(request).namespaces is not None:
+        await coordinator.in_thread(lambda: _demand_known(coordinator, access_of(request), worker_id))
     extensions = [Extend(job_id=one.job_id, token=one.token, lease_s=one.lease_s) for one in beat.leases]
     outcomes = await coordinator.decide(access_of(request), extensions) if extensions else []
 
@@ -54,8 +58,13 @@ async def post_heartbeat(request: Request) -> Response:
 async def delete_worker(request: Request) -> Response:
     """Take a worker off the roster; its leases stay until they are released."""
     _demand(may_work(access_of(request)), request)
-    coordinator = coordinator_of(request)
-    await coordinator.in_thread(lambda: coordinator.muster.drop(request.path_params["worker"]))
+    coordinator, worker_id = coordinator_of(request), request.path_params["worker"]
+
+    def drop() -> None:
+        _demand_known(coordinator, access_of(request), worker_id)
+        coordinator.muster.drop(worker_id)
+
+    await coordinator.in_thread(drop)
     return Response(status_code=204)
 
 
@@ -64,8 +73,8 @@ async def get_workers(request: Request) -> Response:
     # A worker looks whether its name is taken.
     access = access_of(request)
     _demand(may_read_all(access) or may_work(access), request)
-    coordinator = coordinator_of(request)
-    return answer(Roll(list(await coordinator.in_thread(coordinator.engine.store.workers.all))))
+    found = await coordinator_of(request).in_thread(coordinator_of(request).engine.store.workers.all)
+    return answer(Roll([worker for worker in found if may_meet(access, worker)]))
 
 
 async def post_wish(request: Request) -> Response:
@@ -98,6 +107,13 @@ async def get_lines(request: Request) -> Response:
         return RunLines(list(coordinator.engine.store.logs.read(run_id, after, limit)))
 
     return answer(await coordinator.in_thread(read))
+
+
+def _demand_known(coordinator: Coordinator, access: Access, worker_id: str) -> None:
+    """Refuse who speaks for a worker of namespaces that are not theirs."""
+    known = (worker for worker in coordinator.engine.store.workers.all() if worker.worker_id == worker_id)
+    if not all(may_meet(access, worker) for worker in known):
+        raise Forbidden(f"{access.name} may not speak for this worker. Nothing was done.")
 
 
 def _keep(coordinator: Coordinator, access: Access, lines: Sequence[tuple[RunId, LogLine]]) -> None:

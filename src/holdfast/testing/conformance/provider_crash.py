@@ -226,7 +226,7 @@ def _announce(desk: Desk, name: str) -> Command:
 def _answer(desk: Desk, name: str) -> Command:
     desk.begin(name)
     desk.ack(desk.turn(name), event(2, EventKind.DecisionRequested(prompt="?"), name))
-    said = NewMessage(item=_raw(QueueMessage(instance=name, name="@decision/2", data='"yes"')))
+    said = NewMessage(item=_raw(QueueMessage(instance=name, name="@decision/2", data='{"chosen":"yes"}')))
     return AnswerDecision(cmd=f"x{name}", decision_id=decision_id(name, 1, 2), message=said, chosen="yes", by="me")
 
 

@@ -19,9 +19,9 @@ from holdfast.flows.provider import (
     SystemStats,
     TagFilter,
 )
-from holdfast.model.decisions import Decision, decision_id
-from holdfast.model.flowcommands import AnswerDecision, NewMessage
-from holdfast.model.workitems import CancelInstance, encode_item
+from holdfast.model.decisions import Answer, Decision, decision_id
+from holdfast.model.flowcommands import AnswerDecision, NewMessage, StartInstance
+from holdfast.model.workitems import CancelInstance, StartOrchestration, encode_item
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -447,11 +447,10 @@ class ProviderDecisions(ProviderTopic):
         desk.ack(desk.turn(), event(2, EventKind.DecisionRequested(prompt="Go?", options=("yes", "no"))))
         return decision_id("i", 1, 2)
 
-    def an_answer(self, name: str, chosen: str | None) -> AnswerDecision:
-        item = QueueMessage(instance="i", name="@decision/2", data=f'"{chosen}"')
-        return AnswerDecision(
-            decision_id=name, message=NewMessage(item=msgspec.Raw(encode_item(item))), chosen=chosen, by="ann"
-        )
+    def an_answer(self, name: str, chosen: str | None, *, to: str = "@decision/2") -> AnswerDecision:
+        said = msgspec.json.encode(Answer(chosen=chosen, by="ann")).decode()
+        item = QueueMessage(instance="i", name=to, data=said)
+        return AnswerDecision(decision_id=name, message=NewMessage(item=msgspec.Raw(encode_item(item))))
 
     def question(self, desk: Desk, name: str) -> Decision:
         with desk.harness.engine.read() as view:
@@ -478,6 +477,27 @@ class ProviderDecisions(ProviderTopic):
         for item in (signal("other"), CancelInstance(instance="i", reason="", force=True)):
             said = NewMessage(item=msgspec.Raw(encode_item(item)))
             desk.harness.refused(InvalidValue, msgspec.structs.replace(self.an_answer(name, "yes"), message=said))
+
+    def test_what_the_workflow_would_read_is_judged_and_nothing_else(self, desk: Desk) -> None:
+        name = self.put_question(desk)
+        for chosen in ("perhaps", None):
+            said = msgspec.structs.replace(self.an_answer(name, chosen), chosen="yes", by="somebody")
+            desk.harness.refused(InvalidValue, said)
+        desk.harness.ask(msgspec.structs.replace(self.an_answer(name, "yes"), chosen="perhaps", by="somebody"))
+        assert self.question(desk, name).answered_by == "ann"
+
+    def test_a_question_is_not_closed_by_what_answers_another_one_or_none(self, desk: Desk) -> None:
+        name = self.put_question(desk)
+        for to in ("never", "@decision/3", "@decision/02"):
+            desk.harness.refused(InvalidValue, self.an_answer(name, "yes", to=to))
+        desk.harness.ask(self.an_answer(name, "yes"))
+
+    def test_a_start_brings_no_answer_to_what_will_be_asked(self, desk: Desk) -> None:
+        begins = StartOrchestration(instance="i", orchestration="flow", input="{}")
+        said = QueueMessage(instance="i", name="@decision/2", data='{"chosen":"yes"}')
+        items = [NewMessage(item=msgspec.Raw(encode_item(item))) for item in (begins, said)]
+        desk.harness.refused(InvalidValue, StartInstance(message=items[0], signals=(items[1],)))
+        desk.nothing()
 
     def test_an_unknown_question_is_refused(self, desk: Desk) -> None:
         desk.harness.refused(DecisionNotFound, self.an_answer("nobody", "yes"))

@@ -127,7 +127,7 @@ ENDPOINTS = (
         query=NoQuery,
         body=BYTES,
         answers={204: None},
-        roles="any",
+        roles="client, worker, operator, admin",
     ),
     Endpoint(
         method="GET",
