@@ -88,6 +88,7 @@ LOOKS = {
     "runs": ("a",),
     "schedules_of": ("t",),
     "starts": (*SPOT, None, NOW),
+    "starts_under": ("i",),
     "stuck_turns": (),
     "successors": ("e",),
     "timers": ("i", 1, 1),

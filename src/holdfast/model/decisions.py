@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.model.ids import uuid5
 from holdfast.model.payloads import NULL
-from holdfast.model.times import Timestamp
+from holdfast.model.times import Timestamp, at_milliseconds
 
 #: Names of signals begin so that are no signals of users; and those of answers.
 OURS = "@"
@@ -44,6 +44,19 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def is_open(self) -> bool:
         """Nobody has answered it, and the workflow waits."""
         return self.closed_at is None and self.answered_by is None
+
+
+class _Limited(msgspec.Struct, frozen=True):
+    expires_at_ms: int | None = None
+
+
+_limited = msgspec.json.Decoder(_Limited)
+
+
+def expiry_of(decision: Decision) -> Timestamp | None:
+    """Give when a question is answered by time alone; None if never, or if it is too long to be kept at hand."""
+    found = _limited.decode(decision.question).expires_at_ms
+    return None if found is None else at_milliseconds(found)
 
 
 def decision_id(instance_id: str, execution_id: int, event_id: int) -> str:

@@ -71,6 +71,10 @@ class FlowState(Protocol):
         """Give the instances of a schedule that are not over, and those whose start waits to be delivered, by id."""
         ...
 
+    def starts_under(self, instance_id: str) -> Sequence[Message]:
+        """Give the starts that an instance asked for as a parent and that wait to be taken, oldest first."""
+        ...
+
     def held_by(self, schedule_id: str) -> Sequence[Message]:
         """Give the starts of a schedule that wait for another of its instances to end, oldest first."""
         ...

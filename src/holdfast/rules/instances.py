@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from holdfast.errors import DecisionClosed, DecisionNotFound, InvalidOperation, InvalidValue, WorkflowNotFound
-from holdfast.model.decisions import ANSWERS
+from holdfast.model.decisions import ANSWERS, expiry_of
 from holdfast.model.decisions import Decision as Question
 from holdfast.model.events import (
     DecisionAnswered,
@@ -20,6 +20,7 @@ from holdfast.model.events import (
     InstancePruned,
     JobCancelled,
     JobPruned,
+    MessageDropped,
 )
 from holdfast.model.flowcommands import (
     AnnounceHandlers,
@@ -128,11 +129,13 @@ def _delete_not_begun(state: State, instance_id: str, command: DeleteInstances) 
         return answer(_of_a_tree(instance_id, root_of(state, above)))
     if not command.force:
         return answer(_still_running(instance_id))
-    at = start.stored_at
-    unbegun = Instance(
-        instance_id, start.orchestration or "", created_at=at, updated_at=at, seq=0, schedule_id=start.schedule_id
-    )
-    return deletion(state, [unbegun], command.cmd)
+    return deletion(state, [_unbegun(start)], command.cmd)
+
+
+def _unbegun(start: Message) -> Instance:
+    """Give the instance that a start would begin."""
+    at, name = start.stored_at, start.orchestration or ""
+    return Instance(start.instance_id, name, created_at=at, updated_at=at, seq=0, schedule_id=start.schedule_id)
 
 
 def decide_delete_ended(state: State, command: DeleteEnded) -> Decision:
@@ -172,10 +175,20 @@ def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None) ->
 
 
 def deletion(state: State, instances: Sequence[Instance], cmd: str) -> Decision:
-    """Delete these instances with all that belongs to them."""
+    """Delete these instances with all that belongs to them, and the children they asked for that have not begun.
+
+    Those would run, and answer whoever has the parent's id by then.
+    """
     events: list[Event] = []
     executions = recorded = messages = 0
-    for instance in instances:
+    names = {instance.instance_id for instance in instances}
+    starts = [start for name in names for start in state.starts_under(name) if start.instance_id not in names]
+    unbegun = {start.instance_id: _unbegun(start) for start in starts if _is_all(state, start, starts)}
+    for start in starts:
+        if start.instance_id not in unbegun:
+            events.append(MessageDropped(message=start.seq, reason="deleted", cmd=cmd))
+            messages += 1
+    for instance in (*instances, *unbegun.values()):
         name = instance.instance_id
         having = state.executions(name)
         mail = state.mail(name)
@@ -198,10 +211,15 @@ def deletion(state: State, instances: Sequence[Instance], cmd: str) -> Decision:
         executions += len(having)
         recorded += sum(execution.event_count for execution in having)
         messages += len(mail)
-    names = {instance.instance_id for instance in instances}
     events += next_in_line(state, [instance.schedule_id for instance in instances], names, cmd)
     gone = Deleted(instances=len(instances), executions=executions, events=recorded, messages=messages)
     return answer(gone, *events)
+
+
+def _is_all(state: State, start: Message, starts: Sequence[Message]) -> bool:
+    """Tell whether there is nothing of an instance but such starts and what waits for it behind them."""
+    others = (one for one in state.beginnings(start.instance_id) if one not in starts)
+    return state.get(Instance, start.instance_id) is None and next(others, None) is None
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
@@ -279,6 +297,11 @@ def decide_answer(state: State, command: AnswerDecision, now: Timestamp) -> Deci
         return answer(refuse(DecisionNotFound, message, decision=command.decision_id))
     if question.closed_at is not None or question.answered_by is not None:
         message = f"decision {command.decision_id} is closed. Nothing was changed."
+        return answer(refuse(DecisionClosed, message, decision=command.decision_id))
+    expires_at = expiry_of(question)
+    if expires_at is not None and expires_at <= now:
+        # The workflow hears of that first, whenever it hears.
+        message = f"decision {command.decision_id} expired at {expires_at}. Nothing was changed."
         return answer(refuse(DecisionClosed, message, decision=command.decision_id))
     if question.options is not None and command.chosen not in question.options:
         listed = ", ".join(question.options)

@@ -141,7 +141,8 @@ OF_FLOWS = frozenset(
     {
         "activities", "activities_of", "affinities", "beginnings", "begun_by", "candidates", "children", "decisions",
         "execution_of", "executions", "flow_totals", "held_by", "history", "instances", "is_spoken_of", "keys",
-        "leased", "mail", "mail_totals", "owned_queues", "stuck_turns", "timers", "turn_by_token", "visible",
+        "leased", "mail", "mail_totals", "owned_queues", "starts_under", "stuck_turns", "timers", "turn_by_token",
+        "visible",
     }
 )  # fmt: skip
 #: Times, and nothing of what they belong to.

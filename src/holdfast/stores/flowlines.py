@@ -92,6 +92,8 @@ class Flowlines:
         self._owned: dict[str, dict[JobId, Job]] = {}
         self._jobs_of: dict[str, dict[JobId, Job]] = {}
         self._activities_waiting: dict[str, int] = {}
+        #: Starts of children that wait to be taken, by parent.
+        self._starts_under: dict[str, dict[int, Message]] = {}
         #: Session of a worker → its QUEUED and RUNNING jobs.
         self._sessions: dict[str, int] = {}
 
@@ -116,6 +118,8 @@ class Flowlines:
         box.all[message.seq] = message
         if message.is_start:
             box.begins[message.seq] = message
+            if message.parent_instance_id is not None:
+                self._starts_under.setdefault(message.parent_instance_id, {})[message.seq] = message
         if message.schedule_id is not None and message.is_to_begin:
             of = self._starts_of if message.parked is None else self._held_of
             of.setdefault(message.schedule_id, {})[message.seq] = message
@@ -133,6 +137,8 @@ class Flowlines:
     def _unfile(self, box: _Mailbox, message: Message) -> None:
         del box.all[message.seq]
         box.begins.pop(message.seq, None)
+        if message.is_start and message.parent_instance_id is not None:
+            _drop(self._starts_under, message.parent_instance_id, message.seq)
         if message.schedule_id is not None and message.is_to_begin:
             _drop(self._starts_of if message.parked is None else self._held_of, message.schedule_id, message.seq)
         if message.execution_id is not None and message.event_id is not None:
@@ -333,6 +339,11 @@ class Flowlines:
         """Give the instances of a schedule that are not over, or whose start waits to be delivered, by id."""
         starts = self._starts_of.get(schedule_id, {}).values()
         return sorted({*self._of_schedule.get(schedule_id, ()), *(start.instance_id for start in starts)})
+
+    def starts_under(self, instance_id: str) -> Sequence[Message]:
+        """Give the starts of children that wait to be taken, oldest first."""
+        found = self._starts_under.get(instance_id, {})
+        return [found[seq] for seq in sorted(found)]
 
     def held_by(self, schedule_id: str) -> Sequence[Message]:
         """Give the starts of a schedule that wait for others of it, oldest first."""

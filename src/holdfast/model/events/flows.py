@@ -60,7 +60,7 @@ class MessageDropped(Fact, frozen=True, kw_only=True, tag="message:dropped"):
     """It is gone without having been delivered."""
 
     message: int
-    #: One word: cancelled (a timer), orphan.
+    #: One word: cancelled (a timer), orphan, ended, deleted (who asked for this start is gone).
     reason: str
 
 

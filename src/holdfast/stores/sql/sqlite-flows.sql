@@ -329,6 +329,11 @@ SELECT min(keep_until) FROM instances WHERE keep_until IS NOT NULL AND parent_in
 SELECT instance_id FROM instances WHERE schedule_id = :schedule AND completed_at IS NULL
 UNION SELECT instance_id FROM orchestrator_queue WHERE schedule_id = :schedule AND parked IS NULL ORDER BY instance_id;
 
+-- name: starts_under
+-- The starts that wait to be taken of instances whose parent is this one, oldest first.
+SELECT {orchestrator_queue} FROM orchestrator_queue INDEXED BY ix_queue_parent
+WHERE parent_instance_id = ? AND orchestration IS NOT NULL ORDER BY seq;
+
 -- name: held_by
 -- The starts of a schedule that wait for another of its instances to end, oldest first.
 SELECT {orchestrator_queue} FROM orchestrator_queue WHERE schedule_id = ? AND parked = 'overlap' ORDER BY seq;

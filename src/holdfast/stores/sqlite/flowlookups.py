@@ -131,6 +131,10 @@ class FlowLookups(ABC):
         """Give the instances of a schedule that are not over, or whose start waits to be delivered, by id."""
         return [row[0] for row in self._rows(SQL["begun_by"], {"schedule": schedule_id})]
 
+    def starts_under(self, instance_id: str) -> Sequence[Message]:
+        """Give the starts of children that wait to be taken, oldest first."""
+        return list(self._walk(MESSAGES, SQL["starts_under"], (instance_id,), reads=Message))
+
     def held_by(self, schedule_id: str) -> Sequence[Message]:
         """Give the starts of a schedule that wait for others of it, oldest first."""
         return list(self._walk(MESSAGES, SQL["held_by"], (schedule_id,), reads=Message))

@@ -442,9 +442,11 @@ class ProviderHistories(ProviderTopic):
 class ProviderDecisions(ProviderTopic):
     """Questions to people, in the commit that asks."""
 
-    def put_question(self, desk: Desk) -> str:
+    def put_question(self, desk: Desk, within_s: float | None = None) -> str:
         desk.begin()
-        desk.ack(desk.turn(), event(2, EventKind.DecisionRequested(prompt="Go?", options=("yes", "no"))))
+        until = None if within_s is None else desk.now_ms + round(1000 * within_s)
+        asked = EventKind.DecisionRequested(prompt="Go?", options=("yes", "no"), expires_at_ms=until)
+        desk.ack(desk.turn(), event(2, asked))
         return decision_id("i", 1, 2)
 
     def an_answer(self, name: str, chosen: str | None, *, to: str = "@decision/2") -> AnswerDecision:
@@ -467,6 +469,17 @@ class ProviderDecisions(ProviderTopic):
         desk.harness.ask(self.an_answer(name, "yes"))
         desk.harness.refused(DecisionClosed, self.an_answer(name, "no"))
         assert len(desk.fetch()[0].messages) == 1
+
+    def test_an_answer_that_comes_when_time_has_answered_is_refused_although_nobody_took_note(self, desk: Desk) -> None:
+        name = self.put_question(desk, within_s=60)
+        desk.harness.advance(60)
+        desk.harness.refused(DecisionClosed, self.an_answer(name, "yes"))
+        assert self.question(desk, name).is_open
+
+    def test_an_answer_in_the_last_moment_counts(self, desk: Desk) -> None:
+        name = self.put_question(desk, within_s=60)
+        desk.harness.advance(59.9)
+        desk.harness.ask(self.an_answer(name, "yes"))
 
     def test_an_unlisted_answer_is_refused(self, desk: Desk) -> None:
         desk.harness.refused(InvalidValue, self.an_answer(self.put_question(desk), "perhaps"))

@@ -16,6 +16,7 @@ from holdfast.flows.provider import (
     SystemMetrics,
 )
 from holdfast.model import kinds
+from holdfast.model.workitems import CancelInstance, StartOrchestration
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
@@ -276,6 +277,37 @@ class ProviderDeletion(ProviderTopic):
         assert (info.status, info.output) == ("Running", None)
         assert desk.provider.read("i") == [started()]
         assert desk.provider.get_kv_all_values("i") == {}
+
+    @pytest.mark.parametrize("child", ["i::sub::1-2", "given"])
+    @pytest.mark.parametrize("taken", [False, True])
+    def test_a_child_that_was_asked_for_and_has_not_begun_goes_with_its_parent(
+        self,
+        desk: Desk,
+        child: str,
+        taken: bool,  # noqa: FBT001 - parametrised
+    ) -> None:
+        asked = start(child, parent_instance="i", parent_id=2, parent_execution_id=1)
+        desk.begin("i", orchestrator_items=[asked, CancelInstance(instance=child, reason="not awaited")])
+        token = desk.fetch()[1] if taken else None
+        gone = desk.provider.delete_instance("i", force=True)
+        assert (gone.instances_deleted, gone.queue_messages_deleted) == (1, 2)
+        assert desk.provider.get_queue_depths() == QueueDepths()
+        if token is not None:
+            desk.refuses("Invalid lock token", desk.ack, token, started(child))
+        desk.begin("i")
+        desk.send(asked)
+        assert [type(message) for message in desk.fetch()[0].messages] == [StartOrchestration]
+
+    def test_a_start_that_another_has_asked_for_too_stays(self, desk: Desk) -> None:
+        parents = ("i", "other")
+        for name in parents:
+            desk.begin(name)
+        desk.send(*(start("c", parent_instance=name, parent_id=2, parent_execution_id=1) for name in parents))
+        gone = desk.provider.delete_instance("i", force=True)
+        assert (gone.instances_deleted, gone.queue_messages_deleted) == (1, 1)
+        (left,) = desk.fetch()[0].messages
+        assert isinstance(left, StartOrchestration)
+        assert left.parent_instance == "other"
 
     def test_deleted_and_made_anew_in_one_commit_of_the_store(self, desk: Desk) -> None:
         desk.end()
