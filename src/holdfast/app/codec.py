@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.payloads import pack, ref_in
+from holdfast.model.plain import plain_of
 from holdfast.readers import reader_of
 
 #: What is the same in JSON.
@@ -173,7 +174,7 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
     if kind in (Any, dict, list):
         return list(value) if kind is list else value
     try:
-        return _listed(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True))
+        return _listed(plain_of(value, _to_json, str_keys=True))
     except (TypeError, ValueError, NotImplementedError, RecursionError) as problem:
         raise InvalidValue(f"{name}: {problem}. Nothing was stored.", field=name) from None
 

@@ -37,6 +37,7 @@ from holdfast.flows.steps import StepCall
 from holdfast.model import kinds
 from holdfast.model.instances import MANY_BYTES, MANY_EVENTS
 from holdfast.model.payloads import pack
+from holdfast.model.plain import plain_of
 from holdfast.readers import reader_of
 
 __all__ = [
@@ -423,7 +424,7 @@ def wait(
 def encoded(value: Any, field: str) -> str:
     """Write a value as JSON text: anything msgspec knows. Raises InvalidValue."""
     try:
-        return bytes(pack(msgspec.to_builtins(value), field)).decode()
+        return bytes(pack(plain_of(value), field)).decode()
     except TypeError as problem:
         raise InvalidValue(f"{field}: {problem}. Nothing was written.", field=field) from None
 
