@@ -201,6 +201,30 @@ def test_messages_that_an_end_by_poison_kept_are_delivered_again(hf):
     assert run.result(timeout=0) == [5, 7, "kept"]
 
 
+def test_a_signal_that_met_other_code_is_delivered_again_when_its_workflow_chose_to_fail(hf):
+    def build(amount):
+        @hf.workflow(name="strict", on_nondeterminism="fail")
+        async def strict() -> str:
+            await hf.pay.call(amount)
+            return await hf.signal("go")
+
+        return strict
+
+    hf.broken = False
+    run = build(1).start(id="s")
+    settle(hf)
+    rewritten(hf)
+    build(2)
+    run.signal("go", "kept")
+    settle(hf)
+    assert run.status().status is InstanceStatus.FAILED
+    rewritten(hf)
+    build(1)
+    run.reset()
+    settle(hf)
+    assert run.result(timeout=0) == "kept"
+
+
 def test_a_question_that_was_answered_later_is_not_put_to_anybody_again(hf):
     @hf.workflow
     async def ask() -> str:

@@ -28,6 +28,7 @@ from holdfast.flows.ending import (
     next_execution,
     open_of,
     parent_of,
+    undelivered,
 )
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.matching import is_own_timeout
@@ -200,7 +201,8 @@ class Turn:
         if execution is not None:
             execution.close(clean_up=False)
             if kind == NONDETERMINISM and execution.definition.on_nondeterminism == "fail":
-                details = ErrorDetails(category=Category.CONFIGURATION, kind=kind, message=str(error))
+                kept = undelivered(self._item.messages)
+                details = ErrorDetails(category=Category.CONFIGURATION, kind=kind, message=str(error), data=kept)
                 self._end_from_history(details, now_ms)
                 return
         self._force_if_asked(now_ms)
