@@ -374,6 +374,32 @@ def test_a_fork_with_other_input_begins_at_the_start(hf):
     assert copy.status().forked_from == "o"
 
 
+def test_code_behind_a_cut_is_reached_for_the_first_time_and_patched(hf):
+    @hf.workflow
+    async def renew(fails: bool) -> str:
+        is_new = hf.patched("new")
+        if fails and hf.broken:
+            raise ValueError(f"new: {is_new}")
+        told = await hf.step(str, f"new: {is_new}")
+        await hf.signal("go")
+        return told
+
+    failed, done = renew.start(fails=True, id="failed"), renew.start(fails=False, id="done")
+    done.signal("go")
+    settle(hf)
+    hf.broken = False
+    failed.reset()
+    runs = [failed, done.fork(id="to", to=1), done.fork(id="input", input={"fails": False})]
+    done.reset(to=1)
+    settle(hf)
+    for run in runs:
+        run.signal("go")
+    settle(hf)
+    for run in (*runs, done):
+        assert run.result(timeout=0) == "new: True"
+        assert kinds_of(run)[:2] == ["OrchestrationStarted", "PatchRecorded"]
+
+
 def test_what_cannot_be_forked_is_refused_and_nothing_changes(hf):
     order = paying(hf)
     run = order.start(7, id="o")

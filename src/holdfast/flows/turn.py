@@ -150,6 +150,7 @@ class Turn:
 
     def _resume(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
+        resumed = ResumeInstance(instance=item.instance, execution_id=item.execution_id)
         if resident is not None and is_current(resident, item):
             self.execution = resident
         else:
@@ -165,14 +166,13 @@ class Turn:
                 self._force_if_asked(now_ms)
                 return
             execution = self._new_execution(definition, item.execution_id)
-            execution.replay(item.history)
+            execution.replay(item.history, is_copy=resumed in item.messages)
             if execution.blocked is not None:
                 kind = {NondeterminismError: NONDETERMINISM, HistoryCorrupt: CORRUPT}.get(
                     type(execution.blocked), INPUT
                 )
                 self._block(kind, execution.blocked, now_ms)
                 return
-        resumed = ResumeInstance(instance=item.instance, execution_id=item.execution_id)
         self.deliver([message for message in item.messages if message != resumed], now_ms)
         if resumed in item.messages and item.history:
             self._send_off(item.history, now_ms)
