@@ -238,7 +238,8 @@ class Execution:
         return True
 
     def _halt(self, _task: asyncio.Task[Any]) -> None:
-        self._loop.halted = True
+        if not self._is_over:  # or the tasks that are left could not be cancelled
+            self._loop.halted = True
 
     def _take_in(self, event: Event) -> None:
         kind, source = event.kind, event.source_event_id or 0
@@ -464,6 +465,7 @@ class Execution:
         """End this execution here and now, from whichever task."""
         self._demand_open()
         self.continuation = asked
+        self.mailboxes.seal()
         self._loop.halted = True
         raise Halt
 
