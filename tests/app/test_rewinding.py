@@ -201,6 +201,30 @@ def test_messages_that_an_end_by_poison_kept_are_delivered_again(hf):
     assert run.result(timeout=0) == [5, 7, "kept"]
 
 
+def test_a_signal_that_met_other_code_is_delivered_again_when_its_workflow_chose_to_fail(hf):
+    def build(amount):
+        @hf.workflow(name="strict", on_nondeterminism="fail")
+        async def strict() -> str:
+            await hf.pay.call(amount)
+            return await hf.signal("go")
+
+        return strict
+
+    hf.broken = False
+    run = build(1).start(id="s")
+    settle(hf)
+    rewritten(hf)
+    build(2)
+    run.signal("go", "kept")
+    settle(hf)
+    assert run.status().status is InstanceStatus.FAILED
+    rewritten(hf)
+    build(1)
+    run.reset()
+    settle(hf)
+    assert run.result(timeout=0) == "kept"
+
+
 def test_a_question_that_was_answered_later_is_not_put_to_anybody_again(hf):
     @hf.workflow
     async def ask() -> str:
@@ -348,6 +372,32 @@ def test_a_fork_with_other_input_begins_at_the_start(hf):
     settle(hf)
     assert copy.result(timeout=0) == [5, 9, "new"]
     assert copy.status().forked_from == "o"
+
+
+def test_code_behind_a_cut_is_reached_for_the_first_time_and_patched(hf):
+    @hf.workflow
+    async def renew(fails: bool) -> str:
+        is_new = hf.patched("new")
+        if fails and hf.broken:
+            raise ValueError(f"new: {is_new}")
+        told = await hf.step(str, f"new: {is_new}")
+        await hf.signal("go")
+        return told
+
+    failed, done = renew.start(fails=True, id="failed"), renew.start(fails=False, id="done")
+    done.signal("go")
+    settle(hf)
+    hf.broken = False
+    failed.reset()
+    runs = [failed, done.fork(id="to", to=1), done.fork(id="input", input={"fails": False})]
+    done.reset(to=1)
+    settle(hf)
+    for run in runs:
+        run.signal("go")
+    settle(hf)
+    for run in (*runs, done):
+        assert run.result(timeout=0) == "new: True"
+        assert kinds_of(run)[:2] == ["OrchestrationStarted", "PatchRecorded"]
 
 
 def test_what_cannot_be_forked_is_refused_and_nothing_changes(hf):

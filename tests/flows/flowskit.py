@@ -126,7 +126,7 @@ def replayed(build: Build, instance: str, execution_id: int, history: Sequence[E
     definition = world.definitions.get(started.name, started.version)
     assert definition is not None
     execution = Execution(definition, world.definitions, instance, execution_id, {})
-    execution.replay(history)
+    execution.replay(history, is_copy=True)
     return execution
 
 

@@ -171,6 +171,97 @@ def test_a_step_that_is_open_keeps_its_key(world):
     assert (call.execution_id, call.step_no) == (1, 1)
 
 
+# --- patches ----------------------------------------------------------------------------------------------------------
+
+
+def growing_in(world, patches):
+    """Register a workflow that has come to know these patches."""
+
+    def echo(x: str) -> str:
+        return x
+
+    echo = world.activity(echo, name="echo")
+
+    async def main() -> list:
+        answers = []
+        for place in ("first", "second", "third"):
+            answers.append(place in patches and hf.patched(place))
+            answers.append(place in patches and hf.patched(f"{place} again"))
+            await echo.call(f"{place} {answers[-2:]}")
+            await hf.signal("go")
+        return answers
+
+    return world.workflow(main)
+
+
+def grown(patches):
+    world = World()
+    world.start(growing_in(world, patches))
+    for _ in range(3):
+        world.settle()
+        world.signal("go", None)
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+def test_behind_a_copy_a_patch_is_true_wherever_that_was_cut(sticky):
+    old = grown(["first", "second", "third"])
+    assert old.result() == [True] * 6
+    for until in range(1, len(old.history())):
+        world = World(sticky=sticky)
+        growing_in(world, ["first", "second", "third"])
+        world.rows["i"] = old.rows["i"]
+        forked(world, until, "copy")
+        for _ in range(3):
+            world.settle()
+            world.signal("go", None, instance="copy")
+        world.settle()
+        assert world.result("copy") == [True] * 6, f"until {until}"
+        patches = [event.kind.id for event in world.history("copy") if isinstance(event.kind, kinds.PatchRecorded)]
+        assert len(patches) == len(set(patches)) == 6
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+def test_within_a_copy_a_patch_is_false_that_its_code_did_not_know(sticky):
+    old = grown([])
+    history = kinds_of(old.history())
+    for until in range(1, len(history)):
+        world = World(sticky=sticky)
+        growing_in(world, ["first", "second", "third"])
+        world.rows["i"] = old.rows["i"]
+        forked(world, until, "copy")
+        for _ in range(3):
+            world.settle()
+            world.signal("go", None, instance="copy")
+        world.settle()
+        # Whoever has called is past the patch before the call.
+        passed = history[:until].count("ActivityScheduled")
+        assert world.result("copy") == [False] * 2 * passed + [True] * 2 * (3 - passed), f"until {until}"
+
+
+def test_code_that_waited_behind_its_last_event_was_there_before_a_patch_was():
+    def build(world, *, is_new):
+        async def main() -> bool:
+            answer = is_new and hf.patched("p")
+            await hf.signal("go")
+            return answer
+
+        return world.workflow(main)
+
+    world = World()
+    world.start(build(world, is_new=False))
+    world.settle()
+    changed = World()
+    build(changed, is_new=True)
+    changed.rows = world.rows
+    forked(changed, 1)
+    for instance in ("i", "copy"):
+        changed.signal("go", None, instance=instance)
+    changed.settle()
+    assert (changed.result("i"), changed.result("copy")) == (False, True)
+
+
 # --- up to where ------------------------------------------------------------------------------------------------------
 
 

@@ -461,6 +461,26 @@ def test_a_patch_is_false_for_what_passed_it_before_and_true_for_what_comes_to_i
     assert kinds_of(changed.history("new")).count("PatchRecorded") == 2
 
 
+@pytest.mark.parametrize("sticky", [True, False])
+def test_a_history_is_as_long_behind_a_patch_whether_resident_or_replayed(sticky):
+    def sized(_mail, _pay):
+        async def onboard() -> list[int]:
+            hf.patched("p")
+            size = hf.history_size()
+            await hf.signal("wait")
+            return [size, hf.history_size()]
+
+        return onboard
+
+    world, mail, pay = worlds()
+    world._sticky = sticky
+    world.start(world.workflow(sized(mail, pay), name="onboard"))
+    world.settle()
+    world.signal("wait")
+    world.settle()
+    assert world.result() == [2, 3]
+
+
 def test_a_recorded_patch_whose_call_is_gone_is_tolerated():
     world = recorded(patched)
 

@@ -99,8 +99,7 @@ class Tree:
     async def publish(self, chance, _children):
         hf.set_status(chance.randint(0, 9))
         hf.kv.set("last", chance.randint(0, 9))
-        # A history cut where no commit ends it may lack a patch that the code met right there.
-        is_new = self.number % 5 != 0 and hf.patched(f"p{chance.randint(0, 3)}")
+        is_new = hf.patched(f"p{chance.randint(0, 3)}")
         return [hf.kv.get("last"), hf.random(), str(hf.uuid()), is_new]
 
     # --- branches

@@ -416,6 +416,81 @@ def test_leftover_tasks_are_cancelled_and_may_ask_for_nothing(world):
     assert "ActivityScheduled" not in kinds_of(world.history())
 
 
+@pytest.mark.parametrize("ends", ["returns", "continues", "continues elsewhere"])
+def test_however_code_ends_its_leftover_tasks_are_cancelled(world, ends):
+    story = []
+
+    async def leftover() -> None:
+        try:
+            await hf.signal("never")
+        except BaseException as problem:
+            story.append(type(problem).__name__)
+            await asyncio.sleep(0)
+            story.append("cleaned up")
+            raise
+
+    async def other() -> None:
+        hf.continue_as_new("returns")
+
+    async def main(ends: str) -> str:
+        left = asyncio.create_task(leftover())
+        await hf.signal("go")
+        if ends == "continues":
+            hf.continue_as_new("returns")
+        if ends == "continues elsewhere":
+            await asyncio.create_task(other())
+        assert left
+        return ends
+
+    workflow = world.workflow(main)
+    world.start(workflow, ends)
+    for _ in range(2 if ends == "returns" else 3):
+        world.settle()
+        world.signal("go")
+    world.settle()
+    assert world.result() == "returns"
+    assert story == ["CancelledError", "cleaned up"] * (1 if ends == "returns" else 2)
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+@pytest.mark.parametrize("reader", ["main", "leftover", "def"])
+def test_what_clean_up_would_read_passes_to_the_next_execution(sticky, reader):
+    world = World(sticky=sticky)
+
+    async def leftover() -> None:
+        try:
+            await hf.signal("never")
+        finally:
+            await hf.signal("n")
+
+    async def main(*, is_next: bool = False) -> list:
+        if is_next:
+            return [await hf.signal("n") for _ in range(3)]
+        left = asyncio.create_task(leftover()) if reader == "leftover" else None
+        await hf.signal("go")
+        try:
+            hf.continue_as_new(is_next=True)
+        finally:
+            if left is None:
+                await hf.signal("n")
+
+    def blocking(*, is_next: bool = False) -> list:
+        if is_next:
+            return [hf.signal("n") for _ in range(3)]
+        hf.signal("go")
+        try:
+            hf.continue_as_new(is_next=True)
+        finally:
+            hf.signal("n")
+
+    world.start(world.workflow(blocking if reader == "def" else main))
+    for number in range(3):
+        world.signal("n", number)
+    world.signal("go")
+    world.settle()
+    assert world.result() == [0, 1, 2]
+
+
 def test_a_result_that_is_not_json_fails_the_workflow_with_kind_encoding(world):
     async def main():
         return object()

@@ -1,6 +1,8 @@
 """`assert_crash_safe` lets healthy workflows pass, finds planted bugs, and names a run that shows each again."""
 
 import re
+import subprocess
+import sys
 
 import crashsafe_cases as cases
 import pytest
@@ -165,6 +167,61 @@ def test_an_activity_without_function_and_another_store_are_refused():
         assert_crash_safe(cases.in_order)
     with pytest.raises(InvalidValue, match=r"sqlite.*without a path"):
         assert_crash_safe(cases.in_order, stubs=cases.STUBS, store="sqlite:x.db")
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+from __future__ import annotations
+
+import msgspec
+
+from holdfast import Holdfast
+from holdfast.testing import assert_crash_safe
+
+hf = Holdfast("memory:")
+
+
+class Item(msgspec.Struct):
+    name: str
+
+
+@hf.task
+def take(item: Item) -> int:
+    return 1
+
+
+@hf.workflow
+async def sell(name: str) -> int:
+    return await take.call(Item(name))
+
+
+if __name__ == "__main__":
+    from holdfast.testing.crashsafe import proving
+
+    elsewhere, seen = proving.replay_elsewhere, []
+    proving.replay_elsewhere = lambda *task: seen.append(elsewhere(*task)) or seen[-1]
+    assert_crash_safe(sell, ("lamp",), seed=15)
+    print(take.name, seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["sales.py"], "sales.take"),
+        (["-m", "shop.sales"], "shop.sales.take"),
+        (["-m", "shop"], "shop.take"),
+    ],
+)
+def test_a_script_may_try_its_own_workflow_whose_tasks_have_no_names(words, name, tmp_path):
+    (tmp_path / "shop").mkdir()
+    for file in ("sales.py", "shop/sales.py", "shop/__main__.py"):
+        (tmp_path / file).write_text(SCRIPT)
+    (tmp_path / "shop/__init__.py").touch()
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rf"{name} \[(\[\](, )?)+\]\n", done.stdout)
 
 
 # --- workflows of an application --------------------------------------------------------------------------------------

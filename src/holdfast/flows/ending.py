@@ -308,17 +308,16 @@ def end_by_hand(item: OrchestrationItem, reason: str, now_ms: int) -> TurnCommit
 
     The event has the id that no other has, for the last id may not be known.
     """
-    kept = [msgspec.to_builtins(message) for message in item.messages]
-    details = ErrorDetails(
-        category=Category.CONFIGURATION,
-        kind=ERROR,
-        message=reason,
-        data=msgspec.json.encode({"messages": kept}).decode(),
-    )
+    details = ErrorDetails(category=Category.CONFIGURATION, kind=ERROR, message=reason, data=undelivered(item.messages))
     commit = end_from_history(item, details, now_ms)
     *before, last = commit.history_delta
     ended = msgspec.structs.replace(last, event_id=REPAIR_EVENT_ID)
     return msgspec.structs.replace(commit, history_delta=(*before, ended))
+
+
+def undelivered(messages: Sequence[WorkItem]) -> str:
+    """Word what was to be delivered for the details of an end that no code came to; a reset reads it there."""
+    return msgspec.json.encode({"messages": [msgspec.to_builtins(message) for message in messages]}).decode()
 
 
 def goes_on(item: WorkItem) -> bool:
@@ -337,12 +336,11 @@ def goes_on(item: WorkItem) -> bool:
 
 def poison(item: OrchestrationItem, attempts: int, now_ms: int) -> TurnCommit:
     """End an instance that was delivered too often without an answer; what was to be delivered stays in the details."""
-    kept = [msgspec.to_builtins(message) for message in item.messages]
     details = ErrorDetails(
         category=Category.POISON,
         kind=DEAD,
         message=f"delivered {attempts} times, and no turn came to its end: it kills its worker, or takes too long",
         attempt_count=attempts,
-        data=msgspec.json.encode({"messages": kept}).decode(),
+        data=undelivered(item.messages),
     )
     return end_from_history(item, details, now_ms)

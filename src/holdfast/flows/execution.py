@@ -122,6 +122,7 @@ class Execution:
         self._script: Script | None = None
         self._patches: dict[str, bool] = {}
         self._recorded_patches: frozenset[str] = frozenset()
+        self._is_copy = False
         self._step_no = 0
         #: The execution that wrote the event delivered last: another than this one in a copied part.
         self._written_by = execution_id
@@ -134,8 +135,12 @@ class Execution:
 
     # --- delivering ---------------------------------------------------------------------------------------------------
 
-    def replay(self, events: Sequence[Event]) -> None:
-        """Bring it to where these events left it. A difference or damage is kept in `blocked`; nothing is recorded."""
+    def replay(self, events: Sequence[Event], *, is_copy: bool = False) -> None:
+        """Bring it to where these events left it. A difference or damage is kept in `blocked`; nothing is recorded.
+
+        Of a copy, by which a reset or fork begins, nothing has run yet: what comes behind its last event is new.
+        """
+        self._is_copy = is_copy
         try:
             self._script = Script(events, self._passed, compare_inputs=self.definition.compare_inputs)
             self._recorded_patches = frozenset(
@@ -233,7 +238,8 @@ class Execution:
         return True
 
     def _halt(self, _task: asyncio.Task[Any]) -> None:
-        self._loop.halted = True
+        if not self._is_over:  # or the tasks that are left could not be cancelled
+            self._loop.halted = True
 
     def _take_in(self, event: Event) -> None:
         kind, source = event.kind, event.source_event_id or 0
@@ -409,11 +415,24 @@ class Execution:
         answer = self._patches.get(patch)
         if answer is None:
             self._demand_open()
-            answer = patch in self._recorded_patches or not self.is_replaying
-            self._patches[patch] = answer
-            if not self.is_replaying and patch not in self._recorded_patches:
+            answer = is_recorded = patch in self._recorded_patches
+            if not is_recorded and self._is_beyond():
+                answer = True
                 self.record(kinds.PatchRecorded(id=patch))
+            self._patches[patch] = answer
+            if self._script is not None:
+                self._script.pass_patches(self._patches)  # so that events count here as they did when it was recorded
         return answer
+
+    def _is_beyond(self) -> bool:
+        """Tell whether the code comes here for the first time.
+
+        Whoever delivered the last event of a history has run the code behind it, though that may have asked for
+        nothing; behind the end of a copy nobody was.
+        """
+        if not self.is_replaying:
+            return True
+        return self._is_copy and self._script is not None and self._script.pass_patches(self._patches)
 
     def begin_step(self, call: StepCall) -> asyncio.Future[AnyKind]:
         """Give a step its number; it runs when replay is over, unless its outcome is found there."""
@@ -446,6 +465,7 @@ class Execution:
         """End this execution here and now, from whichever task."""
         self._demand_open()
         self.continuation = asked
+        self.mailboxes.seal()
         self._loop.halted = True
         raise Halt
 

@@ -14,6 +14,7 @@ class Mailboxes:
         self._boxes: dict[str, asyncio.Queue[tuple[int, str]]] = {}
         self._waiting: dict[str, int] = {}
         self._arrived = 0
+        self._unread: tuple[Carried, ...] = ()
 
     def put(self, name: str, data: str) -> None:
         """Keep a signal, and wake who has waited longest for its name."""
@@ -28,14 +29,18 @@ class Mailboxes:
         finally:
             self._waiting[name] -= 1
 
-    def unread(self) -> tuple[Carried, ...]:
-        """Give all that nobody read, in the order it came."""
+    def seal(self) -> None:
+        """Keep what nobody read for the next execution, whatever clean-up still reads."""
         found: list[tuple[int, Carried]] = []
         for name, box in self._boxes.items():
             while not box.empty():
                 arrived, data = box.get_nowait()
                 found.append((arrived, (name, data)))
-        return tuple(carried for _, carried in sorted(found))
+        self._unread += tuple(carried for _, carried in sorted(found))
+
+    def unread(self) -> tuple[Carried, ...]:
+        """Give all that nobody had read when it was sealed, in the order it came."""
+        return self._unread
 
     def awaited(self) -> list[str]:
         """Name the signals that somebody waits for."""

@@ -7,7 +7,7 @@ is only published (status, keys, patches) may be missing. Knows neither loop nor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from holdfast.errors import HistoryCorrupt, NondeterminismError
 from holdfast.flows.places import Place
@@ -115,6 +115,17 @@ class Script:
         if isinstance(given, kinds.CustomStatusUpdated):
             return self._passed_over(given, now_ms)
         raise Difference(self._events[at], describe(given, source, now_ms))
+
+    def pass_patches(self, asked: Container[str]) -> bool:
+        """Pass by patches that the code has `asked` for, which it may do in any order; tell whether nothing is left."""
+        at = self._at
+        while at < len(self._events):
+            kind = self._events[at].kind
+            if not isinstance(kind, kinds.PatchRecorded) or kind.id not in asked:
+                break
+            at += 1
+        self._pass_to(at)
+        return at >= len(self._events)
 
     def next_made_id(self) -> str | None:
         """Give the id of the detached start that comes next, if it is one of our making."""

@@ -28,6 +28,7 @@ from holdfast.flows.ending import (
     next_execution,
     open_of,
     parent_of,
+    undelivered,
 )
 from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
 from holdfast.flows.matching import is_own_timeout
@@ -149,6 +150,7 @@ class Turn:
 
     def _resume(self, resident: Execution | None, now_ms: int) -> None:
         item = self._item
+        resumed = ResumeInstance(instance=item.instance, execution_id=item.execution_id)
         if resident is not None and is_current(resident, item):
             self.execution = resident
         else:
@@ -164,14 +166,13 @@ class Turn:
                 self._force_if_asked(now_ms)
                 return
             execution = self._new_execution(definition, item.execution_id)
-            execution.replay(item.history)
+            execution.replay(item.history, is_copy=resumed in item.messages)
             if execution.blocked is not None:
                 kind = {NondeterminismError: NONDETERMINISM, HistoryCorrupt: CORRUPT}.get(
                     type(execution.blocked), INPUT
                 )
                 self._block(kind, execution.blocked, now_ms)
                 return
-        resumed = ResumeInstance(instance=item.instance, execution_id=item.execution_id)
         self.deliver([message for message in item.messages if message != resumed], now_ms)
         if resumed in item.messages and item.history:
             self._send_off(item.history, now_ms)
@@ -200,7 +201,8 @@ class Turn:
         if execution is not None:
             execution.close(clean_up=False)
             if kind == NONDETERMINISM and execution.definition.on_nondeterminism == "fail":
-                details = ErrorDetails(category=Category.CONFIGURATION, kind=kind, message=str(error))
+                kept = undelivered(self._item.messages)
+                details = ErrorDetails(category=Category.CONFIGURATION, kind=kind, message=str(error), data=kept)
                 self._end_from_history(details, now_ms)
                 return
         self._force_if_asked(now_ms)

@@ -19,9 +19,12 @@ import msgspec
 from holdfast.flows.workflows import Workflow
 from holdfast.testing.crashsafe.cast import Cast
 from holdfast.testing.crashsafe.judging import Broken, Recorded, demand_replay
+from holdfast.workers.tasks import MAIN_AGAIN
 
 #: Seconds that the other process may take.
 PATIENCE_S = 300
+#: What a module is called that is run.
+MAIN = "__main__"
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +34,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None
     variable: str
     path: tuple[str, ...]
+    #: What `python -m` was given, where the module is what is run.
+    run_as: str | None = None
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -53,7 +58,11 @@ def place_of(workflow: Workflow[..., Any]) -> Place | None:
         if isinstance(value, Workflow) and value.definition is workflow.definition:
             assert module is not None
             return Place(
-                module=module.__name__, file=getattr(module, "__file__", None), variable=name, path=tuple(sys.path)
+                module=module.__name__,
+                file=getattr(module, "__file__", None),
+                variable=name,
+                path=tuple(sys.path),
+                run_as=None if module.__spec__ is None else module.__spec__.name,
             )
     return None
 
@@ -79,7 +88,7 @@ def replay_elsewhere(place: Place, hash_seed: int, histories: Sequence[Recorded]
 def _found(place: Place) -> Workflow[..., Any]:
     sys.path[:] = place.path
     try:
-        module = _loaded(place) if place.module == "__main__" else importlib.import_module(place.module)
+        module = _loaded(place) if place.module == MAIN else importlib.import_module(place.module)
     except ModuleNotFoundError:
         module = _loaded(place)
     workflow: Workflow[..., Any] = getattr(module, place.variable)
@@ -88,12 +97,16 @@ def _found(place: Place) -> Workflow[..., Any]:
 
 def _loaded(place: Place) -> ModuleType:
     """Load a file under another name than `__main__`: what a script does when run stays undone."""
-    name = "__mp_main__" if place.module == "__main__" else place.module
+    name = MAIN_AGAIN if place.module == MAIN else place.module
     spec = importlib.util.spec_from_file_location(name, place.file or "")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if place.module == MAIN:
+        # As the interpreter does for what it runs: tasks without a name are called after this, here as there.
+        module.__spec__ = None if place.run_as is None else importlib.util.find_spec(place.run_as)
+        module.__package__ = None if module.__spec__ is None else module.__spec__.parent
     spec.loader.exec_module(module)
     return module
 
@@ -111,5 +124,5 @@ def main() -> None:
     sys.stdout.buffer.write(b"\n" + msgspec.json.encode(verdicts))
 
 
-if __name__ == "__main__":
+if __name__ == MAIN:
     main()
