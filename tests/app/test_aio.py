@@ -289,7 +289,7 @@ def test_every_awaitable_call_has_its_twin_with_the_same_parameters(twin, of):
         (AioInstance, Instance, {"aio", "app", "id", "created", "look", "seen", "late", "outcome"}),
         (AioWorkflow, Workflow, {"aio", "options"}),
         (AioDecision, Decision, {"aio", "id"}),
-        (AioGroup, Group, {"app", "id", "created", "aio"}),
+        (AioGroup, Group, {"app", "id", "created", "outcomes", "aio"}),
         (
             AioReservation,
             Reservation,
