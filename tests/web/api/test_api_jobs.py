@@ -7,9 +7,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from holdfast.model.commands import Fail
+from holdfast.model.commands import Complete, Fail, Lease
 from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine
+from holdfast.web.api.paging import cursor_of
 
 ODD = ["a/b", "..", ".", "a b", "é/日本", "%2F", "a?b#c", "<b>x</b>", "a.b.json", "'; drop --", "x" * 200]
 
@@ -213,6 +214,24 @@ def test_runs_are_listed_by_job_the_newest_first(api):
     assert list(api.pages("/runs", status="COMPLETED")) == []
     api.get("/runs", 404, params={"job_id": "nobody"})
     api.get(f"/runs/{RunId('nobody')}", 404)
+
+
+def test_a_cursor_made_by_hand_leads_into_no_other_namespace_and_past_no_filter(api):
+    for namespace, name in (("mine", "j0"), ("theirs", "secret"), ("mine", "j1")):
+        api.clock.advance(1)
+        api.post(f"/jobs?namespace={namespace}", {"job_type": "t", "job_id": name, "queue": name}, 201)
+        (grant,) = api.engine.ask(Lease(worker_id="w", queues=(name,), namespace=namespace)).grants
+        api.engine.ask(Complete(job_id=name, token=grant.token))
+
+    def listed(name, **query):
+        cursor = cursor_of((api.get(f"/jobs/{name}")["created_at"], name, 9))
+        return [run["job_id"] for run in api.get("/runs", role="here", params={**query, "cursor": cursor})["items"]]
+
+    # It is a place in the order, whatever it names.
+    assert listed("secret", namespace="mine") == ["j0"]
+    assert listed("j1", namespace="mine") == ["j1", "j0"]
+    assert listed("j1", namespace="mine", queue="j0") == ["j0"]
+    assert listed("j1", namespace="mine", job_type="other") == []
 
 
 def test_content_too_large_for_a_record_is_shown_whole(api):
