@@ -108,18 +108,21 @@ async def create(ask: Ask[Query, Any]) -> Response:
     """Make a job of a task, or from a template."""
     body = ask.body
     if body.template is None:
-        outcome = await ask.order(Enqueue(jobs=(new_job(ask, body),), cmd=ask.key))
+        outcome = await ask.order(Enqueue(jobs=(new_job(ask, body),), cmd=ask.cmd, request=ask.digest))
     else:
         if body != JobBody(template=body.template, job_id=body.job_id, params=body.params):
             raise InvalidValue(
                 "template: it says all but the id and the parameters. Nothing was stored.", field="template"
             )
         template = await ask.look(lambda view: found_named(ask, view, Template, body.template))
-        job_id = JobId(ask.id_of(body.job_id, "job", "0"))
-        outcome = await ask.order(
-            UseTemplate(template_id=template.template_id, job_id=job_id, params=admit_object(body.params), cmd=ask.key)
-        )
+        job_id, params = JobId(ask.id_of(body.job_id, "job", "0")), admit_object(body.params)
+        outcome = await ask.order(used(ask, template, job_id, params))
     return submitted(outcome)
+
+
+def used(ask: Ask[Any, Any], template: Template, job_id: JobId, params: msgspec.Raw) -> UseTemplate:
+    """Give the command that makes a job from a template."""
+    return UseTemplate(template_id=template.template_id, job_id=job_id, params=params, cmd=ask.cmd, request=ask.digest)
 
 
 def submitted(outcome: Any) -> Response:
@@ -136,7 +139,8 @@ async def create_batch(ask: Ask[Query, Batch]) -> Response:
         raise PayloadTooLarge(f"{len(jobs):,} jobs are more than {MOST:,}. Nothing was stored.", field="jobs")
     if not jobs:
         raise InvalidValue("jobs: there are none. Nothing was stored.", field="jobs")
-    outcome = await ask.order(Enqueue(jobs=tuple(new_job(ask, one, at) for at, one in enumerate(jobs)), cmd=ask.key))
+    made = tuple(new_job(ask, one, at) for at, one in enumerate(jobs))
+    outcome = await ask.order(Enqueue(jobs=made, cmd=ask.cmd, request=ask.digest))
     assert isinstance(outcome, Enqueued)
     return told(BatchMade(list(outcome.jobs)), 201)
 
@@ -179,7 +183,9 @@ async def retried(ask: Ask[Any, RetryBody], job_id: JobId) -> Response:
     """Run an ended job again, and answer with the new one."""
     body = ask.body
     new_id, params = JobId(ask.id_of(body.job_id, "job", "0")), object_or_null(body.params)
-    command = Retry(job_id=job_id, new_job_id=new_id, params=params, priority=body.priority, cmd=ask.key)
+    command = Retry(
+        job_id=job_id, new_job_id=new_id, params=params, priority=body.priority, cmd=ask.cmd, request=ask.digest
+    )
     return submitted(await ask.order(command))
 
 

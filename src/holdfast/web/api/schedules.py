@@ -157,7 +157,8 @@ async def reset(ask: Ask[Query, Empty]) -> Response:
 async def trigger(ask: Ask[Query, Use]) -> Response:
     """Make a job of a schedule now, or begin an instance."""
     job_id, params = JobId(ask.id_of(ask.body.job_id, "job", "0")), object_or_null(ask.body.params)
-    return submitted(await ask.order(Trigger(schedule_id=await _id(ask), job_id=job_id, params=params, cmd=ask.key)))
+    command = Trigger(schedule_id=await _id(ask), job_id=job_id, params=params, cmd=ask.cmd, request=ask.digest)
+    return submitted(await ask.order(command))
 
 
 async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
@@ -168,8 +169,11 @@ async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
     found = await ask.look(lambda view: _found(ask, view))
     fires = await ask.coordinator.in_thread(lambda: backfill_size(found, since, until))
     count, at = 0, since
+    # The first one speaks for all: those behind it are the same whenever it is.
+    keyed: Any = {"cmd": ask.cmd, "request": ask.digest}
     while at is not None:
-        outcome = await ask.order(Backfill(schedule_id=found.schedule_id, backfill_id=chosen, since=at, until=until))
+        command = Backfill(schedule_id=found.schedule_id, backfill_id=chosen, since=at, until=until, **keyed)
+        outcome, keyed = await ask.order(command), {}
         assert isinstance(outcome, Backfilled)
         count, at = count + outcome.count, outcome.next_since  # type: ignore[assignment]  # None ends it
     return told(BackfillMade(chosen, count, fires))
