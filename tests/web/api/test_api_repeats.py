@@ -140,3 +140,24 @@ def test_a_change_of_a_template_under_a_key_is_done_once(planned):
     for _ in range(2):
         assert planned.patch("/templates/tpl", {"description": "d"}, headers=key)["version"] == 2
     assert planned.patch("/templates/tpl", {"description": "e"}, 409, headers=key)["code"] == "id_reused"
+
+
+@pytest.mark.parametrize("role", [None, "admin"])
+@pytest.mark.parametrize("word", ["name", "id"])
+@pytest.mark.parametrize("kind", ["template", "schedule"])
+def test_what_was_deleted_under_a_key_is_deleted_for_who_asks_again(api, kind, word, role):
+    times = {"interval_s": 60} if kind == "schedule" else {}
+    for one in ("", "-other"):
+        body = {"name": f"name{one}", f"{kind}_id": f"id{one}", "job_type": "t", **times}
+        api.post(f"/{kind}s", body, 201)
+    key = {"Idempotency-Key": "k"}
+    api.delete(f"/{kind}s/{word}", headers=key, role=role)
+    seq = api.get("/jobs")["as_of"]
+    api.delete(f"/{kind}s/{word}", headers=key, role=role)
+    # Only what was asked for under it; and without it, it is gone.
+    for other in (f"{word}-other", "nobody"):
+        assert api.delete(f"/{kind}s/{other}", 409, headers=key, role=role)["code"] == "id_reused"
+    api.delete(f"/{kind}s/{word}", 404, role=role)
+    api.delete(f"/{kind}s/{word}", 404, headers={"Idempotency-Key": "another"}, role=role)
+    assert api.get("/jobs")["as_of"] == seq
+    assert api.get(f"/{kind}s/id-other")

@@ -26,7 +26,7 @@ from holdfast.errors import (
 from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.jobs import Job, Run
-from holdfast.model.records import Record
+from holdfast.model.records import DoneCommand, Record, key_of
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
@@ -63,6 +63,23 @@ def found_named(ask: Ask[Any, Any], view: View, kind: type[N], word: str) -> N:
     if there is None or not ask.sees(there, view):
         there = view.by_name(kind, ask.namespace, word)
     return _demanded(ask, view, kind, word, there)
+
+
+async def id_to_delete(ask: Ask[Any, Any], kind: type[N], word: str) -> str:
+    """Give the id of what is to be deleted. Raises its NotFound, or Forbidden.
+
+    What is gone has the word itself, if the key was used before: then the command is answered as it was the first time.
+    """
+
+    def looking(view: View) -> str:
+        try:
+            return key_of(found_named(ask, view, kind, word))
+        except NotFound:
+            if ask.key and view.get(DoneCommand, ask.key) is not None:
+                return word
+            raise
+
+    return await ask.look(looking)
 
 
 async def list_named(ask: Ask[PageQuery, None], kind: type[N], row: Callable[[N], Any]) -> Response:

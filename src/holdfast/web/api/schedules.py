@@ -38,7 +38,7 @@ from holdfast.rules.timetable import preview
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, ReasonBody, as_model, changes_of, object_or_null, strict
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named, list_named
+from holdfast.web.api.finding import found_named, id_to_delete, list_named
 from holdfast.web.api.jobs import submitted
 from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query
 from holdfast.web.api.templates import Stored, Use, stored
@@ -135,7 +135,8 @@ async def update(ask: Ask[Query, Any]) -> Response:
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a schedule; its jobs stay."""
-    await ask.order(DeleteSchedule(schedule_id=await _id(ask), cmd=ask.key))
+    schedule_id = await id_to_delete(ask, Schedule, ask.path["schedule_id"])
+    await ask.order(DeleteSchedule(schedule_id=schedule_id, cmd=ask.key, request=ask.digest))
     return gone()
 
 

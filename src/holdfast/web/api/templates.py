@@ -16,7 +16,7 @@ from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, as_model, no_change, object_or_null, strict, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named, list_named
+from holdfast.web.api.finding import found_named, id_to_delete, list_named
 from holdfast.web.api.jobs import submitted, used
 from holdfast.web.api.paging import Page, PageQuery, Query
 
@@ -103,8 +103,8 @@ async def update(ask: Ask[Query, TemplateChanges]) -> Response:
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a template that no schedule uses."""
-    found = await ask.look(lambda view: _found(ask, view))
-    await ask.order(DeleteTemplate(template_id=found.template_id, cmd=ask.key))
+    template_id = await id_to_delete(ask, Template, ask.path["template_id"])
+    await ask.order(DeleteTemplate(template_id=template_id, cmd=ask.key, request=ask.digest))
     return gone()
 
 
