@@ -95,10 +95,26 @@ async def list_named(ask: Ask[PageQuery, None], kind: type[N], row: Callable[[N]
     return await ask.page(rows)
 
 
+async def id_within(ask: Ask[Any, Any], kind: type[Record], key: str) -> str:
+    """Give the id of what a command is about. Raises its NotFound for what lies in another namespace than was named.
+
+    What is not there at all is left to the command: it may be a repeat, and what it was about gone.
+    """
+    if ask.named is not None:
+        there = await ask.look(lambda view: view.get(kind, key))
+        if there is not None and home_of(there) != ask.named:
+            raise _not_found(kind, key)
+    return key
+
+
 def _demanded(ask: Ask[Any, Any], view: View, kind: type[R], key: str, record: R | None) -> R:
     if not may_see_some(ask.access, kind):
         raise ask.forbidden()
     if record is None or ask.named not in (None, home_of(record)) or not ask.sees(record, view):
-        error, noun = _ERRORS[kind]
-        raise error(f"there is no {noun} {key!r:.220}. Nothing was changed.", **{f"{noun}_id": key[:200]})
+        raise _not_found(kind, key)
     return record
+
+
+def _not_found(kind: type, key: str) -> NotFound:
+    error, noun = _ERRORS[kind]
+    return error(f"there is no {noun} {key!r:.220}. Nothing was changed.", **{f"{noun}_id": key[:200]})

@@ -17,12 +17,13 @@ from holdfast.model.commands import Command, ReleaseReservation, RenewReservatio
 from holdfast.model.ids import RunId, Token
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Leased, Outcome, Reserved
-from holdfast.model.reservations import ReservationStatus
+from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.times import Timestamp
 from holdfast.stores.http.wire import LONGEST_WAIT_S
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty
 from holdfast.web.api.endpoints import Ask, Endpoint, told
+from holdfast.web.api.finding import id_within
 from holdfast.web.api.jobs import JobBody, new_job
 from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
 from holdfast.web.leaving import while_there
@@ -118,13 +119,17 @@ async def reserve(ask: Ask[Query, ReserveBody]) -> Response:
 
 async def renew(ask: Ask[Query, RenewBody]) -> Response:
     """Hold a queue for longer."""
-    command = RenewReservation(reservation_id=ask.path["reservation_id"], ttl_s=ask.body.ttl_s, cmd=ask.key)
+    command = RenewReservation(reservation_id=await _id(ask), ttl_s=ask.body.ttl_s, cmd=ask.key)
     return _held(await ask.order(command))
 
 
 async def release(ask: Ask[Query, Empty]) -> Response:
     """Give a queue back."""
-    return _held(await ask.order(ReleaseReservation(reservation_id=ask.path["reservation_id"], cmd=ask.key)))
+    return _held(await ask.order(ReleaseReservation(reservation_id=await _id(ask), cmd=ask.key)))
+
+
+async def _id(ask: Ask[Any, Any]) -> str:
+    return await id_within(ask, Reservation, ask.path["reservation_id"])
 
 
 async def start_direct(ask: Ask[Query, DirectBody]) -> Response:
