@@ -48,6 +48,37 @@ def test_a_command_with_odd_text_can_be_remembered():
     assert seen_before(world.tables, msgspec.structs.replace(command, reason="\ud801")).outcome.code == "id_reused"
 
 
+def enqueue(priority=0, **asked):
+    new = c.NewJob(job_id="j", job_type="t", params=msgspec.Raw(b"{}"), priority=priority)
+    return c.Enqueue(jobs=(new,), cmd="c", **asked)
+
+
+def test_what_is_made_under_a_key_is_made_for_one_request():
+    world = World()
+    assert world.do(enqueue(request="r")).jobs[0].created
+    seq = world.tables.seq
+    assert not world.do(enqueue(request="r")).jobs[0].created
+    # Other options are another request, also where the job is the same to who sends no key.
+    assert world.tell(enqueue(9, request="other")).code == "id_reused"
+    assert world.tell(msgspec.structs.replace(enqueue(request="r"), actor="somebody else")).code == "id_reused"
+    assert world.tables.seq == seq
+    world.wait(REMEMBER_S)
+    world.do(c.Prune())
+    assert not world.do(enqueue(9, request="other")).jobs[0].created
+
+
+def test_what_is_made_without_a_key_leaves_nothing_behind_but_itself():
+    world = World()
+    world.do(enqueue())
+    assert seen_before(world.tables, enqueue()) is None
+
+
+def test_what_is_refused_uses_no_key_up():
+    world, wish = World(), c.Retry(job_id="j", new_job_id="k", cmd="c", request="r")
+    assert world.tell(wish).code == "job_not_found"
+    assert seen_before(world.tables, wish) is None
+
+
 def test_it_is_remembered_for_an_hour():
     world = World()
     world.do(c.PauseDispatch(cmd="c"))

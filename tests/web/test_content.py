@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import tracemalloc
@@ -88,3 +89,30 @@ def test_a_blob_whose_bytes_have_changed_is_not_given_whole(tmp_path):
         with pytest.raises(StoreError):
             store.blobs.get(digest)
         store.close()
+
+
+@pytest.mark.parametrize("kind", ["wal", "dir", "sqlite"])
+def test_head_says_the_length_of_a_blob_or_none(tmp_path, kind):
+    digest = digest_of(b"hello")
+    with running(f"{kind}:{tmp_path / 'jobs'}") as serving, httpx2.Client(trust_env=False) as http:
+        url = f"{serving.url}/api/v1/blobs/{digest}"
+        assert http.put(url, content=b"hello").status_code == 204
+        for _ in range(2):  # on one line, so that nothing of an answer is taken for the next one
+            told, whole = http.head(url), http.get(url)
+            assert (told.status_code, told.content, whole.content) == (200, b"", b"hello")
+            assert told.headers.get("content-length", "5") == whole.headers["content-length"] == "5"
+            assert ("content-length" in told.headers) == (kind != "sqlite")
+            assert told.headers["content-type"] == whole.headers["content-type"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "ZSTD", "br"])
+def test_a_packed_blob_is_refused_and_not_kept_as_it_came(tmp_path, encoding):
+    content = gzip.compress(b"hello")
+    with running(f"wal:{tmp_path / 'jobs'}") as serving:
+        url = f"{serving.url}/api/v1/blobs"
+        for name in (digest_of(content), digest_of(b"hello")):
+            refused = httpx2.put(f"{url}/{name}", content=content, headers={"Content-Encoding": encoding})
+            assert (refused.status_code, refused.json()["code"]) == (415, "invalid_value")
+            assert httpx2.head(f"{url}/{name}").status_code == 404
+        plain = httpx2.put(f"{url}/{digest_of(b'x')}", content=b"x", headers={"Content-Encoding": "identity"})
+        assert plain.status_code == 204

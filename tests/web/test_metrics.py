@@ -7,6 +7,7 @@ import errno
 import re
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.engine.engine import Engine
@@ -14,7 +15,7 @@ from holdfast.engine.maintenance import tick
 from holdfast.errors import StoreFailed
 from holdfast.journal.fs import OsFS
 from holdfast.model.access import Access, Role
-from holdfast.model.commands import Bury, Cancel, Complete, Enqueue, Expire, Extend, Fail, Lease, Retention
+from holdfast.model.commands import Bury, Cancel, Complete, Enqueue, Expire, Extend, Fail, Lease, NewJob, Retention
 from holdfast.model.workers import WorkerInfo
 from holdfast.stores.opening import open_store
 from holdfast.testing.clock import ManualClock
@@ -273,3 +274,21 @@ def test_a_look_that_took_long_is_not_taken_again_for_a_hundred_times_as_long(wa
 def test_names_that_people_chose_are_written_so_that_they_can_be_read_again():
     text = exposed([Family("a", "gauge", 'two\nlines \\ "', [(('x"y\\z\nw',), 0.25)], ("queue",))])
     assert parsed(text)[1] == {("a", 'queue=x\\"y\\\\z\\nw'): 0.25}
+
+
+def test_queues_whose_names_join_to_the_same_are_counted_apart(watched):
+    for number, (namespace, queue) in enumerate([("a", "q"), ("", "a/q"), ("a", "b/q")], 1):
+        spot = {"job_type": "t", "params": msgspec.Raw(b"{}"), "namespace": namespace, "queue": queue}
+        jobs = tuple(NewJob(job_id=f"{number}.{one}", **spot) for one in range(number + 1))
+        watched.send(Enqueue(jobs=jobs))
+        watched.lease(namespace=namespace, queues=(queue,))
+    figures = watched.figures()
+    assert {
+        key[1]: value for key, value in figures.items() if key[0] == "holdfast_jobs" and key[2] == "status=QUEUED"
+    } == {
+        "queue=a/q": 1,
+        "queue=a%2Fq": 2,
+        "queue=a/b%2Fq": 3,
+    }
+    assert figures["holdfast_leases_active",] == 3
+    assert len([key for key in figures if key[0] == "holdfast_queue_oldest_seconds"]) == 3

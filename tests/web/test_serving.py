@@ -189,6 +189,33 @@ def test_stopping_lets_long_polls_go_at_once(tmp_path):
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("reservations", {"queue": "q", "wait_s": 30}),
+        ("direct", {"reservation_id": "r", "worker_id": "w", "job": {"job_type": "t", "queue": "q"}, "wait_s": 30}),
+    ],
+)
+def test_whoever_waits_for_a_queue_when_it_stops_is_told_to_ask_again(path, body):
+    answers, patient = [], threading.Event()
+    with running("memory:") as serving, httpx2.Client(base_url=f"{serving.url}/api/v1", trust_env=False) as http:
+        http.post("/jobs", json={"job_type": "t", "queue": "q"}).raise_for_status()
+        lease = {"command": "lease", "cmd": "l", "worker_id": "w", "queues": ["q"]}
+        http.post("/lease", json={"lease": lease}).raise_for_status()
+        http.post("/reservations", json={"queue": "q", "reservation_id": "r", "ttl_s": 300}).raise_for_status()
+        waiting = threading.Thread(
+            target=lambda: answers.append(httpx2.post(f"{serving.url}/api/v1/{path}", json=body, timeout=60))
+        )
+        with listening("reservation.waiting", patient.set):
+            waiting.start()
+            assert patient.wait(20)
+        serving.stop()
+        waiting.join()
+    (answer,) = answers
+    assert (answer.status_code, answer.json()["code"]) == (503, "shutting_down"), answer.text
+    assert answer.headers["retry-after"] == "1"
+
+
 def test_serve_as_a_process_keeps_what_it_acknowledged_and_ends_cleanly(tmp_path):
     command = [
         Path(sys.executable).with_name("holdfast"),

@@ -14,7 +14,7 @@ from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
-from holdfast.model.orders import Order
+from holdfast.model.orders import KeyedOrder, Order
 from holdfast.model.payloads import NULL
 from holdfast.model.retention import Retention as Retention  # noqa: PLC0414 - part of a command, and found with it
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
@@ -61,7 +61,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: Timestamp | None = None
 
 
-class Enqueue(Order, frozen=True, kw_only=True, tag="enqueue"):
+class Enqueue(KeyedOrder, frozen=True, kw_only=True, tag="enqueue"):
     """Create jobs, all or none."""
 
     jobs: tuple[NewJob, ...]
@@ -190,7 +190,7 @@ class Normalize(Order, frozen=True, kw_only=True, tag="normalize"):
     namespace: str = ""
 
 
-class Retry(Order, frozen=True, kw_only=True, tag="retry"):
+class Retry(KeyedOrder, frozen=True, kw_only=True, tag="retry"):
     """Run an ended job again, as a new job with a full budget."""
 
     job_id: JobId
@@ -267,7 +267,7 @@ class StartDirect(Order, frozen=True, kw_only=True, tag="start_direct"):
     session_id: str | None = None
 
 
-class PutTemplate(Order, frozen=True, kw_only=True, tag="put_template"):
+class PutTemplate(KeyedOrder, frozen=True, kw_only=True, tag="put_template"):
     """Make a template, or with `replace` give the one of that name this content."""
 
     #: Of the new template; one that is replaced keeps its own.
@@ -284,13 +284,13 @@ class ArchiveTemplate(Order, frozen=True, kw_only=True, tag="archive_template"):
     template_id: str
 
 
-class DeleteTemplate(Order, frozen=True, kw_only=True, tag="delete_template"):
+class DeleteTemplate(KeyedOrder, frozen=True, kw_only=True, tag="delete_template"):
     """Remove a template that no schedule uses."""
 
     template_id: str
 
 
-class UseTemplate(Order, frozen=True, kw_only=True, tag="use_template"):
+class UseTemplate(KeyedOrder, frozen=True, kw_only=True, tag="use_template"):
     """Make a job from a template."""
 
     template_id: str
@@ -336,13 +336,13 @@ class ResetSchedule(Order, frozen=True, kw_only=True, tag="reset_schedule"):
     schedule_id: str
 
 
-class DeleteSchedule(Order, frozen=True, kw_only=True, tag="delete_schedule"):
+class DeleteSchedule(KeyedOrder, frozen=True, kw_only=True, tag="delete_schedule"):
     """Remove a schedule; its jobs stay."""
 
     schedule_id: str
 
 
-class Trigger(Order, frozen=True, kw_only=True, tag="trigger"):
+class Trigger(KeyedOrder, frozen=True, kw_only=True, tag="trigger"):
     """Make a job of a schedule now, beside its timetable."""
 
     schedule_id: str
@@ -351,7 +351,7 @@ class Trigger(Order, frozen=True, kw_only=True, tag="trigger"):
     params: msgspec.Raw = NULL
 
 
-class Backfill(Order, frozen=True, kw_only=True, tag="backfill"):
+class Backfill(KeyedOrder, frozen=True, kw_only=True, tag="backfill"):
     """Make a job for each nominal time in [since, until), oldest first. The same `backfill_id` again adds nothing."""
 
     schedule_id: str

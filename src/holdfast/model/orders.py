@@ -14,5 +14,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     actor: str = ""
 
 
+class KeyedOrder(Order, frozen=True, kw_only=True):
+    """What all commands have in common that are made, of what is there, for requests under keys of their callers."""
+
+    #: Digest of what was asked for under a key; empty where no key was given. It tells a repeat from another request.
+    request: str = ""
+
+
 class FlowOrder(Order, frozen=True, kw_only=True):
     """What all commands about instances have in common: one look tells them from those about jobs."""

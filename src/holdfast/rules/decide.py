@@ -81,7 +81,7 @@ from holdfast.rules.groupeffects import decide_mend
 from holdfast.rules.groups import decide_cancel_group, decide_create_group
 from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
 from holdfast.rules.limits import decide_set_queue
-from holdfast.rules.repeats import remember, seen_before
+from holdfast.rules.repeats import remember, seen_before, under_key
 from holdfast.rules.reservations import decide_release_reservation, decide_renew, decide_reserve
 from holdfast.rules.retention import decide_prune
 from holdfast.rules.retry import decide_retry
@@ -89,6 +89,9 @@ from holdfast.rules.settle import decide_report
 from holdfast.rules.state import State
 from holdfast.rules.values import problem_with
 
+#: Commands whose effect is found again by the ids they make, and that are remembered only under a caller's key: there
+#: are as many of them as there is work.
+Making = Enqueue | Retry | UseTemplate | Trigger | Backfill
 #: Commands whose effect cannot be found again by an id they make: of jobs and queues, of templates and schedules, of
 #: webhooks.
 Edit = (
@@ -132,6 +135,8 @@ def decide(state: State, command: Command, now: Timestamp, draws: Draws, jump: C
         decision = decide_flow(state, command, now, draws, jump)
     else:
         decision = _decide(state, command, now, draws, jump)
+        if isinstance(command, Making) and command.request and command.cmd:
+            decision = under_key(state, command, decision)
     return follow(state, decision, now, draws) if decision.events else decision
 
 

@@ -2,22 +2,27 @@
 
 Those that ask for work are remembered for less long: there are as many of them as there is work, and who asks again
 after what was granted is over may as well be granted something new.
+
+What was asked for under a key of the caller's own is told by the request: the command is made anew each time, of what
+is there then.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
 from holdfast.errors import IdReused
 from holdfast.model.commands import Command
 from holdfast.model.events import CommandDone
-from holdfast.model.outcomes import Outcome, decode_outcome, encode_outcome, refuse
+from holdfast.model.orders import KeyedOrder
+from holdfast.model.outcomes import Outcome, Refusal, decode_outcome, encode_outcome, refuse
 from holdfast.model.payloads import NULL
 from holdfast.model.records import DoneCommand
 from holdfast.model.times import Timestamp, later
+from holdfast.rules.decision import Decision, answer
 from holdfast.rules.state import State
 
 #: How long an outcome is remembered, in seconds.
@@ -40,7 +45,9 @@ def seen_before(state: State, command: Command) -> Repeat | None:
     if done is None:
         return None
     if done.digest != _digest(command):
-        message = f"the command id {command.cmd} was used before, for something else. Nothing was changed."
+        # Of a key the caller knows nothing but the key: the id was made from it.
+        what = "the key of this request" if _is_keyed(command) else f"the command id {command.cmd}"
+        message = f"{what} was used before, for something else. Nothing was changed."
         return Repeat(refuse(IdReused, message, cmd=command.cmd))
     return Repeat(None if done.outcome == NULL else decode_outcome(done.outcome))
 
@@ -58,7 +65,29 @@ def remember_grants(command: Command, now: Timestamp, longest_s: float) -> Comma
     return CommandDone(cmd=command.cmd, actor=command.actor, digest=_digest(command), outcome=NULL, since=since)
 
 
+def under_key(state: State, command: Command, decision: Decision) -> Decision:
+    """Keep the key under which something was made, so that another request under it is refused.
+
+    The same one is answered by what it made, which is found by its id.
+    """
+    repeat = seen_before(state, command)
+    if repeat is not None:
+        return decision if repeat.outcome is None else answer(repeat.outcome)
+    if isinstance(decision.outcome, Refusal) or any(isinstance(event, CommandDone) for event in decision.events):
+        return decision
+    kept = CommandDone(cmd=command.cmd, actor=command.actor, digest=_digest(command), outcome=NULL)
+    return Decision((*decision.events, kept), decision.outcome)
+
+
+def _is_keyed(command: Command) -> TypeGuard[KeyedOrder]:
+    return isinstance(command, KeyedOrder) and bool(command.request)
+
+
 def _digest(command: Command) -> str:
+    if _is_keyed(command):
+        return hashlib.sha256(f"{command.actor}\n{command.request}".encode("utf-8", "backslashreplace")).hexdigest()[
+            :32
+        ]
     reason: str | None = getattr(command, "reason", None)  # who gives a turn back need not say why
     if reason is not None and not reason.isascii():
         # The one free text of an edit: it may hold lone surrogates, which cannot be encoded as they are.

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 import msgspec
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import InvalidValue, StoreClosed
+from holdfast.errors import StoreClosed
 from holdfast.model.events import Event, encode_event
 from holdfast.model.times import Timestamp
 from holdfast.rules.invariants import reported
 from holdfast.stores.batch import BatchTables
 from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.memory import MemoryBlobs, MemoryLogs, MemoryRoster, MemorySessions
+from holdfast.stores.forgetting import forgotten
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
 from holdfast.stores.tables import Tables
 
@@ -79,8 +80,7 @@ class MemoryStore:
             entries = [entry for entry in self._entries if entry.seq > after]
             first = entries[0].seq if entries else self._tables.seq + 1
             if first > after + 1:
-                gone = first - 1
-                raise InvalidValue(f"after: events up to {gone} have been forgotten.", field="after", trimmed=gone)
+                raise forgotten(first - 1)
         return iter(entries)
 
     def wait(self, after: int, timeout: float | None) -> bool:

@@ -58,6 +58,7 @@ from holdfast.stores.beside.check import missing_blobs
 from holdfast.stores.beside.logfiles import FileLogs
 from holdfast.stores.beside.rosterfiles import FileRoster
 from holdfast.stores.beside.sessions import LockedSessions
+from holdfast.stores.forgetting import forgotten
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
 from holdfast.stores.tables import Tables
 
@@ -344,7 +345,7 @@ class WalStore:
 
 
 def _gone(first: int) -> InvalidValue:
-    return InvalidValue(f"after: events below {first} are only in the snapshot.", field="after", first=first)
+    return forgotten(first - 1, "are only in the snapshot")
 
 
 def with_versions(options: JournalOptions) -> JournalOptions:

@@ -84,8 +84,13 @@ class Census:
 
 
 def queue_name(count: QueueCount) -> str:
-    """Name a queue as lists do."""
-    return f"{count.namespace}/{count.queue}" if count.namespace else count.queue
+    """Name a queue as lists do, and no two of them alike: a slash of a name's own is written as in paths."""
+    queue = _segment(count.queue)
+    return f"{_segment(count.namespace)}/{queue}" if count.namespace else queue
+
+
+def _segment(name: str) -> str:
+    return name.replace("/", "%2F")  # no name has a percent sign
 
 
 def _oldest_due(view: View, count: QueueCount, now: Timestamp) -> Timestamp | None:

@@ -11,6 +11,7 @@ import re
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,6 +22,9 @@ from holdfast.stores.beside.protocol import BlobDraft, Blobs, Streaming
 from holdfast.web.bodies import pieces_of
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of, limits_for
+from holdfast.web.problems import response_to
+
+_BYTES = "application/octet-stream"
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 #: Bytes that are gathered before a thread is asked to keep them, and of which content that is whole leaves at a time.
@@ -30,6 +34,15 @@ PIECE = 1 << 20
 async def put_blob(request: Request) -> Response:
     """Keep content under the hash it has."""
     digest, coordinator = _digest(request), coordinator_of(request)
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in {"", "identity"}:
+        # Kept as it came, it would be other content than its sender means, and found under a hash that is not its own.
+        why = InvalidValue(
+            f"Content-Encoding: a blob is taken as it is, not as {encoding!r:.40}. Nothing was kept.",
+            hint="Send it unpacked.",
+            field="Content-Encoding",
+        )
+        return response_to(why, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     draft: BlobDraft | None = None
     try:
         async for part in _parts(pieces_of(request, limits_for(request).blob)):
@@ -50,19 +63,25 @@ async def get_blob(request: Request) -> Response:
     blobs = coordinator.engine.store.blobs
     if not await coordinator.in_thread(lambda: blobs.has(digest)):
         raise BlobMissing(f"there is no blob {digest}.", digest=digest)
-    if request.method == "HEAD":
-        return Response(status_code=200)
     if isinstance(blobs, Streaming):
         size, pieces = await coordinator.in_thread(lambda: blobs.size(digest)), blobs.pieces(digest)
+    elif request.method == "HEAD":
+        return _unmeasured()  # its size is known only to who reads it whole, and many ask whether it is there
     else:
         content = await coordinator.in_thread(lambda: blobs.get(digest))
         # In pieces, too: whoever fetches slowly has the time of each, not one for all.
         size, pieces = len(content), (content[at : at + PIECE] for at in range(0, len(content), PIECE))
-    return StreamingResponse(
-        _sent(coordinator, pieces),
-        headers={"Content-Length": str(size)},
-        media_type="application/octet-stream",
-    )
+    headers = {"Content-Length": str(size)}
+    if request.method == "HEAD":
+        return Response(headers=headers, media_type=_BYTES)
+    return StreamingResponse(_sent(coordinator, pieces), headers=headers, media_type=_BYTES)
+
+
+def _unmeasured() -> Response:
+    """Answer a HEAD without saying a length."""
+    answer = Response(media_type=_BYTES)
+    del answer.headers["Content-Length"]
+    return answer
 
 
 async def _sent(coordinator: Coordinator, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

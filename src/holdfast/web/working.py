@@ -34,16 +34,20 @@ async def post_heartbeat(request: Request) -> Response:
     engine, muster = coordinator.engine, coordinator.muster
     if beat.worker is not None and (size := len(encode(beat.worker))) > coordinator.limits.note:
         raise PayloadTooLarge(f"worker: it says {size:,} bytes of itself. Nothing was done.", field="worker")
-    if beat.worker is not None and not may_meet(access_of(request), beat.worker):
-        raise Forbidden(f"{access_of(request).name} does not work for namespace {beat.worker.namespace!r}.")
-    if access_of(request).namespaces is not None:
-        await coordinator.in_thread(lambda: _demand_known(coordinator, access_of(request), worker_id))
+    access, lines = access_of(request), beat.lines
+    # Before anything is done: what is refused has done nothing.
+    if beat.worker is not None and not may_meet(access, beat.worker):
+        raise Forbidden(f"{access.name} does not work for namespace {beat.worker.namespace!r}. Nothing was done.")
+    if access.namespaces is not None:
+        await coordinator.in_thread(lambda: _demand_known(coordinator, access, worker_id))
+    if lines:
+        await coordinator.in_thread(lambda: _demand_voice(coordinator, access, lines))
     extensions = [Extend(job_id=one.job_id, token=one.token, lease_s=one.lease_s) for one in beat.leases]
-    outcomes = await coordinator.decide(access_of(request), extensions) if extensions else []
+    outcomes = await coordinator.decide(access, extensions) if extensions else []
 
     def tell() -> Wish | None:
-        if beat.lines:
-            _keep(coordinator, access_of(request), beat.lines)
+        if lines:
+            engine.store.logs.add(lines)
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
             now = engine.look().now
@@ -91,7 +95,12 @@ async def post_lines(request: Request) -> Response:
     """Keep what runs say."""
     _demand(may_work(access_of(request)), request)
     lines, coordinator = (await decoded(request, Lines)).lines, coordinator_of(request)
-    await coordinator.in_thread(lambda: _keep(coordinator, access_of(request), lines))
+
+    def keep() -> None:
+        _demand_voice(coordinator, access_of(request), lines)
+        coordinator.engine.store.logs.add(lines)
+
+    await coordinator.in_thread(keep)
     return Response(status_code=204)
 
 
@@ -116,12 +125,11 @@ def _demand_known(coordinator: Coordinator, access: Access, worker_id: str) -> N
         raise Forbidden(f"{access.name} may not speak for this worker. Nothing was done.")
 
 
-def _keep(coordinator: Coordinator, access: Access, lines: Sequence[tuple[RunId, LogLine]]) -> None:
-    """Keep lines. Raises Forbidden if one of the runs is none of theirs."""
+def _demand_voice(coordinator: Coordinator, access: Access, lines: Sequence[tuple[RunId, LogLine]]) -> None:
+    """Demand that they may say what these runs say. Raises Forbidden if one of them is none of theirs."""
     with coordinator.engine.read() as view:
         if not may_speak(access, {run_id for run_id, _ in lines}, view):
-            raise Forbidden(f"{access.name} may not speak for these runs. Nothing was kept.")
-    coordinator.engine.store.logs.add(lines)
+            raise Forbidden(f"{access.name} may not speak for these runs. Nothing was done.")
 
 
 def _demand(allowed: bool, request: Request) -> None:  # noqa: FBT001 - reads as a sentence where it is called

@@ -7,9 +7,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from holdfast.model.commands import Fail
+from holdfast.model.commands import Complete, Fail, Lease
 from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine
+from holdfast.web.api.paging import cursor_of
 
 ODD = ["a/b", "..", ".", "a b", "é/日本", "%2F", "a?b#c", "<b>x</b>", "a.b.json", "'; drop --", "x" * 200]
 
@@ -215,7 +216,44 @@ def test_runs_are_listed_by_job_the_newest_first(api):
     api.get(f"/runs/{RunId('nobody')}", 404)
 
 
+def test_a_cursor_made_by_hand_leads_into_no_other_namespace_and_past_no_filter(api):
+    for namespace, name in (("mine", "j0"), ("theirs", "secret"), ("mine", "j1")):
+        api.clock.advance(1)
+        api.post(f"/jobs?namespace={namespace}", {"job_type": "t", "job_id": name, "queue": name}, 201)
+        (grant,) = api.engine.ask(Lease(worker_id="w", queues=(name,), namespace=namespace)).grants
+        api.engine.ask(Complete(job_id=name, token=grant.token))
+
+    def listed(name, **query):
+        cursor = cursor_of((api.get(f"/jobs/{name}")["created_at"], name, 9))
+        return [run["job_id"] for run in api.get("/runs", role="here", params={**query, "cursor": cursor})["items"]]
+
+    # It is a place in the order, whatever it names.
+    assert listed("secret", namespace="mine") == ["j0"]
+    assert listed("j1", namespace="mine") == ["j1", "j0"]
+    assert listed("j1", namespace="mine", queue="j0") == ["j0"]
+    assert listed("j1", namespace="mine", job_type="other") == []
+
+
 def test_content_too_large_for_a_record_is_shown_whole(api):
     text = "x" * 100_000
     api.post("/jobs", {"job_type": "t", "job_id": "j", "params": {"text": text}}, 201)
     assert api.get("/jobs/j")["params"] == {"text": text}
+
+
+def test_a_heartbeat_whose_lines_are_refused_extends_nothing(api):
+    # By a token for one namespace, which holds a lease there and speaks for a run that is not.
+    api.post("/jobs?namespace=mine", {"job_type": "t", "job_id": "j"}, 201)
+    wish = Lease(worker_id="w", namespace="mine", lease_s=30)
+    (grant,) = api.engine.ask(wish).grants
+    line = {"at": "2026-01-01T00:00:00.000000Z", "stream": "log", "level": "INFO", "text": "x"}
+    held = {"job_id": "j", "token": grant.token, "lease_s": 600}
+    until, seq = api.get("/jobs/j")["lease_expires_at"], api.get("/jobs")["as_of"]
+    api.clock.advance(10)
+    beat = {"leases": [held], "lines": [[grant.run_id, line], ["nobody", line]]}
+    problem = api.post("/workers/w/heartbeat", beat, 403, role="here")
+    assert "Nothing was done" in problem["detail"]
+    assert (api.get("/jobs/j")["lease_expires_at"], api.get("/jobs")["as_of"]) == (until, seq)
+    assert api.get(f"/runs/{grant.run_id}/log") == b""
+    api.post("/workers/w/heartbeat", {**beat, "lines": beat["lines"][:1]}, role="here")
+    assert api.get("/jobs/j")["lease_expires_at"] > until
+    assert api.get(f"/runs/{grant.run_id}/log") == b"x\n"

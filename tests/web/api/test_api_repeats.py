@@ -73,3 +73,91 @@ def test_a_real_server_takes_ids_of_any_characters_and_repeats():
         assert http.head("/jobs/a%2Fb%3Fc%23d%20%C3%A9").status_code == 200
         refused = http.get("/nothing")
         assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
+
+
+T1, T2, T3 = ("2025-12-01T00:00:00Z", "2025-12-02T00:00:00Z", "2025-12-03T00:00:00Z")
+
+#: What makes jobs, and requests that make the same ids of the same key.
+OTHERS = [
+    ("/jobs", {"job_type": "t"}, {"job_type": "t", "queue": "other"}),
+    ("/jobs", {"job_type": "t"}, {"job_type": "t", "priority": 9}),
+    ("/jobs", {"job_type": "t"}, {"job_type": "t", "delay_s": 60}),
+    ("/jobs", {"job_type": "t"}, {"job_type": "t", "key": "k", "on_conflict": "reject"}),
+    ("/jobs", {"job_type": "t", "key": "k"}, {"job_type": "t"}),
+    ("/jobs", {"template": "tpl"}, {"template": "tpl", "params": {"x": 1}}),
+    ("/jobs/batch", {"jobs": [{"job_type": "t"}]}, {"jobs": [{"job_type": "t"}, {"job_type": "t"}]}),
+    ("/templates/tpl/enqueue", {}, {"params": {"x": 1}}),
+    ("/schedules/s/trigger", {}, {"params": {"x": 1}}),
+    ("/schedules/s/backfill", {"since": T1, "until": T2}, {"since": T1, "until": T3}),
+    ("/jobs/ended/retry", {}, {"priority": 5}),
+    ("/jobs/ended/retry", {}, {"params": {"x": 1}}),
+]
+
+
+@pytest.fixture
+def planned(api):
+    api.post("/templates", {"name": "tpl", "job_type": "t"}, 201)
+    api.post("/schedules", {"name": "s", "job_type": "t", "interval_s": 3600}, 201)
+    api.post("/jobs", {"job_type": "t", "job_id": "ended"}, 201)
+    api.post("/jobs/ended/cancel")
+    return api
+
+
+@pytest.mark.parametrize(("path", "body", "other"), OTHERS)
+def test_a_key_is_refused_to_a_request_that_asks_for_something_else(planned, path, body, other):
+    api, key = planned, {"Idempotency-Key": "the-key"}
+    first = api.http.post(f"/api/v1{path}", json=body, headers=key)
+    assert first.status_code in (200, 201), first.text
+    seq = api.get("/jobs")["as_of"]
+    again = api.http.post(f"/api/v1{path}", json=body, headers=key)
+    assert again.status_code == (201 if path == "/jobs/batch" else 200)
+    refused = api.post(path, other, 409, headers=key)
+    assert refused["code"] == "id_reused"
+    assert "Nothing was changed" in refused["detail"]
+    assert api.get("/jobs")["as_of"] == seq
+    # It is remembered for an hour, and nobody else's: they have ids of their own.
+    api.http.post(f"/api/v1{path}", json=other, headers=key | {"Authorization": "Bearer admin"}).raise_for_status()
+
+
+def test_the_same_request_written_otherwise_is_the_same(api):
+    key = {"Idempotency-Key": "k"}
+    first = api.post("/jobs", {"job_type": "t", "params": {"a": 1}, "tags": {"b": "1", "c": "2"}}, 201, headers=key)
+    said = b'{ "tags": {"c": "2", "b": "1"}, "params": { "a" : 1 },\n "job_type": "t" }'
+    assert api.ask("POST", "/jobs", content=said, headers=key) == {**first, "created": False}
+
+
+def test_a_job_under_a_key_that_another_job_holds_is_repeatable(api):
+    api.post("/jobs", {"job_type": "t", "job_id": "holder", "key": "held"}, 201)
+    key = {"Idempotency-Key": "k"}
+    for _ in range(2):
+        assert api.post("/jobs", {"job_type": "t", "key": "held"}, headers=key)["job_id"] == "holder"
+        api.post("/jobs/holder/bury", {"reason": "r"}, headers={"Idempotency-Key": "bury"})
+    api.post("/jobs", {"job_type": "t", "key": "held", "priority": 3}, 409, headers=key)
+
+
+def test_a_change_of_a_template_under_a_key_is_done_once(planned):
+    key = {"Idempotency-Key": "k"}
+    for _ in range(2):
+        assert planned.patch("/templates/tpl", {"description": "d"}, headers=key)["version"] == 2
+    assert planned.patch("/templates/tpl", {"description": "e"}, 409, headers=key)["code"] == "id_reused"
+
+
+@pytest.mark.parametrize("role", [None, "admin"])
+@pytest.mark.parametrize("word", ["name", "id"])
+@pytest.mark.parametrize("kind", ["template", "schedule"])
+def test_what_was_deleted_under_a_key_is_deleted_for_who_asks_again(api, kind, word, role):
+    times = {"interval_s": 60} if kind == "schedule" else {}
+    for one in ("", "-other"):
+        body = {"name": f"name{one}", f"{kind}_id": f"id{one}", "job_type": "t", **times}
+        api.post(f"/{kind}s", body, 201)
+    key = {"Idempotency-Key": "k"}
+    api.delete(f"/{kind}s/{word}", headers=key, role=role)
+    seq = api.get("/jobs")["as_of"]
+    api.delete(f"/{kind}s/{word}", headers=key, role=role)
+    # Only what was asked for under it; and without it, it is gone.
+    for other in (f"{word}-other", "nobody"):
+        assert api.delete(f"/{kind}s/{other}", 409, headers=key, role=role)["code"] == "id_reused"
+    api.delete(f"/{kind}s/{word}", 404, role=role)
+    api.delete(f"/{kind}s/{word}", 404, headers={"Idempotency-Key": "another"}, role=role)
+    assert api.get("/jobs")["as_of"] == seq
+    assert api.get(f"/{kind}s/id-other")

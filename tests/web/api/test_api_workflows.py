@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.engine.engine import Engine
+from holdfast.web.api.paging import cursor_of
 
 
 @pytest.fixture
@@ -116,6 +117,11 @@ def test_instances_are_listed_in_pages_those_not_begun_first(api, flows):
     assert list(api.pages("/workflows", status="COMPLETED")) == []
     assert list(api.pages("/workflows", parent="i1")) == []
     assert list(api.pages("/workflows", version="9.9.9")) == []
+
+
+@pytest.mark.parametrize("place", [2**64, -1, 1.5, None])
+def test_a_cursor_made_by_hand_names_no_number_that_a_store_cannot_look_for(api, place):
+    assert api.get("/workflows", 422, params={"cursor": cursor_of(place)})["facts"]["field"] == "cursor"
 
 
 def test_signals_wait_for_an_instance_and_come_with_its_start(api, flows):

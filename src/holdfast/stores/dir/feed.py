@@ -16,13 +16,14 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import InvalidValue, StoreDamaged
+from holdfast.errors import StoreDamaged
 from holdfast.journal.failures import telling
 from holdfast.journal.fs import FS, Handle, write_all
 from holdfast.journal.scan import reading
 from holdfast.model.times import Timestamp
 from holdfast.stores.dir.intent import Told
 from holdfast.stores.dir.kinds import FEED
+from holdfast.stores.forgetting import forgotten
 from holdfast.stores.protocol import Entry
 
 #: Bytes of a file after which the next one is begun.
@@ -178,7 +179,7 @@ class Feed:
         """Walk the events above `after` up to `until`. Raises InvalidValue if some are not there any more."""
         firsts = self.firsts[:]
         if after < until and (not firsts or firsts[0] > after + 1):
-            raise _forgotten(firsts[0] if firsts else until + 1)
+            raise forgotten(firsts[0] - 1 if firsts else until)
         return self._entries(firsts, after, until)
 
     def _entries(self, firsts: list[int], after: int, until: int) -> Iterator[Entry]:
@@ -195,7 +196,7 @@ class Feed:
                             wanted = line.seq + 1
             except Exception as error:
                 if isinstance(error.__cause__, FileNotFoundError):  # trimmed while it was walked
-                    raise _forgotten(following) from error
+                    raise forgotten(following - 1) from error
                 raise
             if wanted < min(following, until + 1):
                 raise self.damaged(first, wanted)
@@ -234,7 +235,3 @@ class Feed:
         handle, self._handle = self._handle, None
         if handle is not None:
             self._fs.close(handle)
-
-
-def _forgotten(first: int) -> InvalidValue:
-    return InvalidValue(f"after: events below {first} have been forgotten.", field="after", first=first)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from holdfast.errors import InvalidValue
 from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
@@ -26,6 +25,7 @@ from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.order import place
 from holdfast.rules.state import Lane
+from holdfast.stores.forgetting import forgotten
 from holdfast.stores.protocol import DeliveryQuery, Entry, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.sqlite.flowlookups import FLOW_DUE, FlowLookups
 from holdfast.stores.sqlite.kinds import BY_KIND
@@ -118,7 +118,7 @@ class Lookups(FlowLookups):
         """Give up to `limit` events with numbers above `after`, up to `last`. Raises InvalidValue if some are gone."""
         trimmed = self._meta.trimmed_seq
         if after < trimmed:
-            raise InvalidValue(f"after: events up to {trimmed} have been forgotten.", field="after", trimmed=trimmed)
+            raise forgotten(trimmed)
         rows = self._db.execute(SQL["events_after"], (after, last, limit))
         return [Entry(seq, ts, msgspec.Raw(event)) for seq, ts, event in rows]
 

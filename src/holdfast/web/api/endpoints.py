@@ -6,6 +6,7 @@ with all that waits, by who asks, and a refusal is raised.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -88,6 +89,22 @@ class Ask(Generic[Q, B]):
         if not self.key:
             return self.engine.new_id()
         return uuid5("idempotency", self.access.name, self.namespace, self.key, *parts)
+
+    @property
+    def cmd(self) -> str:
+        """The id of a command that makes something: nobody else's, although they chose the same key."""
+        return self.new_id("command") if self.key else ""
+
+    @property
+    def digest(self) -> str:
+        """What tells this request from another one under the same key; empty without a key."""
+        if not self.key:
+            return ""
+        request = self.request
+        said = (request.method, request.scope["path"], request.headers.get("if-match"), self.query, self.body)
+        # Read again and put in order: who sends it again may write its fields in another one.
+        plain = msgspec.json.decode(msgspec.json.encode(said))
+        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 
     def version(self) -> int | None:
         """Give the version that If-Match names, or None for any. Raises InvalidValue."""

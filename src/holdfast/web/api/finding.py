@@ -26,7 +26,7 @@ from holdfast.errors import (
 from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.jobs import Job, Run
-from holdfast.model.records import Record
+from holdfast.model.records import DoneCommand, Record, key_of
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
@@ -65,6 +65,23 @@ def found_named(ask: Ask[Any, Any], view: View, kind: type[N], word: str) -> N:
     return _demanded(ask, view, kind, word, there)
 
 
+async def id_to_delete(ask: Ask[Any, Any], kind: type[N], word: str) -> str:
+    """Give the id of what is to be deleted. Raises its NotFound, or Forbidden.
+
+    What is gone has the word itself, if the key was used before: then the command is answered as it was the first time.
+    """
+
+    def looking(view: View) -> str:
+        try:
+            return key_of(found_named(ask, view, kind, word))
+        except NotFound:
+            if ask.key and view.get(DoneCommand, ask.key) is not None:
+                return word
+            raise
+
+    return await ask.look(looking)
+
+
 async def list_named(ask: Ask[PageQuery, None], kind: type[N], row: Callable[[N], Any]) -> Response:
     """List the templates or schedules of a namespace by name. Raises Forbidden."""
     ask.demand_list(namespace=ask.namespace)
@@ -78,10 +95,26 @@ async def list_named(ask: Ask[PageQuery, None], kind: type[N], row: Callable[[N]
     return await ask.page(rows)
 
 
+async def id_within(ask: Ask[Any, Any], kind: type[Record], key: str) -> str:
+    """Give the id of what a command is about. Raises its NotFound for what lies in another namespace than was named.
+
+    What is not there at all is left to the command: it may be a repeat, and what it was about gone.
+    """
+    if ask.named is not None:
+        there = await ask.look(lambda view: view.get(kind, key))
+        if there is not None and home_of(there) != ask.named:
+            raise _not_found(kind, key)
+    return key
+
+
 def _demanded(ask: Ask[Any, Any], view: View, kind: type[R], key: str, record: R | None) -> R:
     if not may_see_some(ask.access, kind):
         raise ask.forbidden()
     if record is None or ask.named not in (None, home_of(record)) or not ask.sees(record, view):
-        error, noun = _ERRORS[kind]
-        raise error(f"there is no {noun} {key!r:.220}. Nothing was changed.", **{f"{noun}_id": key[:200]})
+        raise _not_found(kind, key)
     return record
+
+
+def _not_found(kind: type, key: str) -> NotFound:
+    error, noun = _ERRORS[kind]
+    return error(f"there is no {noun} {key!r:.220}. Nothing was changed.", **{f"{noun}_id": key[:200]})

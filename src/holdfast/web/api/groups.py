@@ -17,7 +17,7 @@ from holdfast.model.times import Timestamp
 from holdfast.stores.protocol import GroupQuery, View
 from holdfast.web.api.bodies import ReasonBody
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
-from holdfast.web.api.finding import found
+from holdfast.web.api.finding import found, id_within
 from holdfast.web.api.jobs import JobBody, new_job
 from holdfast.web.api.paging import Page, PageQuery, Query, place_in, walked
 
@@ -131,7 +131,7 @@ async def get(ask: Ask[MembersQuery, None]) -> Response:
 
 async def cancel(ask: Ask[Query, CancelGroupBody]) -> Response:
     """End the members that wait; with `running` ask the others to stop."""
-    body, group_id = ask.body, ask.path["group_id"]
+    body, group_id = ask.body, await id_within(ask, Group, ask.path["group_id"])
     outcome = await ask.order(CancelGroup(group_id=group_id, running=body.running, reason=body.reason, cmd=ask.key))
     assert isinstance(outcome, GroupCancelled)
     return told(GroupStopped(group_id, outcome.cancelled, outcome.requested))

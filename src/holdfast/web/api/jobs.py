@@ -11,12 +11,13 @@ from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.model.commands import Bury, Cancel, Enqueue, Move, NewJob, Retry, Update, UseTemplate
 from holdfast.model.events import JobChanges
 from holdfast.model.ids import JobId
+from holdfast.model.jobs import Job
 from holdfast.model.outcomes import CancelAnswer, Changed, Enqueued, Submitted
 from holdfast.model.payloads import EMPTY, NULL, admit_object
 from holdfast.model.templates import Template
 from holdfast.web.api.bodies import ReasonBody, as_model, changes_of, object_or_null, strict, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, told
-from holdfast.web.api.finding import found_named
+from holdfast.web.api.finding import found_named, id_within
 from holdfast.web.api.paging import Query
 
 #: Jobs of one batch.
@@ -108,18 +109,21 @@ async def create(ask: Ask[Query, Any]) -> Response:
     """Make a job of a task, or from a template."""
     body = ask.body
     if body.template is None:
-        outcome = await ask.order(Enqueue(jobs=(new_job(ask, body),), cmd=ask.key))
+        outcome = await ask.order(Enqueue(jobs=(new_job(ask, body),), cmd=ask.cmd, request=ask.digest))
     else:
         if body != JobBody(template=body.template, job_id=body.job_id, params=body.params):
             raise InvalidValue(
                 "template: it says all but the id and the parameters. Nothing was stored.", field="template"
             )
         template = await ask.look(lambda view: found_named(ask, view, Template, body.template))
-        job_id = JobId(ask.id_of(body.job_id, "job", "0"))
-        outcome = await ask.order(
-            UseTemplate(template_id=template.template_id, job_id=job_id, params=admit_object(body.params), cmd=ask.key)
-        )
+        job_id, params = JobId(ask.id_of(body.job_id, "job", "0")), admit_object(body.params)
+        outcome = await ask.order(used(ask, template, job_id, params))
     return submitted(outcome)
+
+
+def used(ask: Ask[Any, Any], template: Template, job_id: JobId, params: msgspec.Raw) -> UseTemplate:
+    """Give the command that makes a job from a template."""
+    return UseTemplate(template_id=template.template_id, job_id=job_id, params=params, cmd=ask.cmd, request=ask.digest)
 
 
 def submitted(outcome: Any) -> Response:
@@ -136,7 +140,8 @@ async def create_batch(ask: Ask[Query, Batch]) -> Response:
         raise PayloadTooLarge(f"{len(jobs):,} jobs are more than {MOST:,}. Nothing was stored.", field="jobs")
     if not jobs:
         raise InvalidValue("jobs: there are none. Nothing was stored.", field="jobs")
-    outcome = await ask.order(Enqueue(jobs=tuple(new_job(ask, one, at) for at, one in enumerate(jobs)), cmd=ask.key))
+    made = tuple(new_job(ask, one, at) for at, one in enumerate(jobs))
+    outcome = await ask.order(Enqueue(jobs=made, cmd=ask.cmd, request=ask.digest))
     assert isinstance(outcome, Enqueued)
     return told(BatchMade(list(outcome.jobs)), 201)
 
@@ -147,19 +152,19 @@ async def create_batch(ask: Ask[Query, Batch]) -> Response:
 async def update(ask: Ask[Query, Any]) -> Response:
     """Edit a job that waits."""
     changes: JobChanges = changes_of(ask.body)
-    return _placed(await ask.order(Update(job_id=_id(ask), changes=changes, cmd=ask.key)))
+    return _placed(await ask.order(Update(job_id=await _id(ask), changes=changes, cmd=ask.key)))
 
 
 async def move(ask: Ask[Query, MoveBody]) -> Response:
     """Give a job that waits another place in its band."""
     body = ask.body
-    command = Move(job_id=_id(ask), before=body.before, after=body.after, to=body.to, cmd=ask.key)
+    command = Move(job_id=await _id(ask), before=body.before, after=body.after, to=body.to, cmd=ask.key)
     return _placed(await ask.order(command))
 
 
 async def cancel(ask: Ask[Query, CancelBody]) -> Response:
     """End a job that waits, or ask a running one to stop."""
-    command = Cancel(job_id=_id(ask), reason=ask.body.reason, force=ask.body.force, cmd=ask.key)
+    command = Cancel(job_id=await _id(ask), reason=ask.body.reason, force=ask.body.force, cmd=ask.key)
     outcome = await ask.order(command)
     assert isinstance(outcome, CancelAnswer)
     return told(Cancelled(outcome.outcome))
@@ -167,24 +172,26 @@ async def cancel(ask: Ask[Query, CancelBody]) -> Response:
 
 async def bury(ask: Ask[Query, ReasonBody]) -> Response:
     """Declare a job DEAD."""
-    return _placed(await ask.order(Bury(job_id=_id(ask), reason=ask.body.reason, cmd=ask.key)))
+    return _placed(await ask.order(Bury(job_id=await _id(ask), reason=ask.body.reason, cmd=ask.key)))
 
 
 async def retry(ask: Ask[Query, RetryBody]) -> Response:
     """Run an ended job again, as a new job."""
-    return await retried(ask, _id(ask))
+    return await retried(ask, await _id(ask))
 
 
 async def retried(ask: Ask[Any, RetryBody], job_id: JobId) -> Response:
     """Run an ended job again, and answer with the new one."""
     body = ask.body
     new_id, params = JobId(ask.id_of(body.job_id, "job", "0")), object_or_null(body.params)
-    command = Retry(job_id=job_id, new_job_id=new_id, params=params, priority=body.priority, cmd=ask.key)
+    command = Retry(
+        job_id=job_id, new_job_id=new_id, params=params, priority=body.priority, cmd=ask.cmd, request=ask.digest
+    )
     return submitted(await ask.order(command))
 
 
-def _id(ask: Ask[Any, Any]) -> JobId:
-    return JobId(ask.path["job_id"])
+async def _id(ask: Ask[Any, Any]) -> JobId:
+    return JobId(await id_within(ask, Job, ask.path["job_id"]))
 
 
 def _placed(outcome: Any) -> Response:

@@ -127,6 +127,7 @@ ENDPOINTS = (
         query=NoQuery,
         body=BYTES,
         answers={204: None},
+        refuses=(415,),
         roles="client, worker, operator, admin",
     ),
     Endpoint(

@@ -12,17 +12,19 @@ import msgspec
 from starlette.responses import Response
 
 from holdfast.engine.records.reservations import ReservationRow, active, direct_job, newest, reservation_row
-from holdfast.errors import ReservationConflict, ReservationTimeout
+from holdfast.errors import ReservationConflict, ReservationTimeout, ShuttingDown
 from holdfast.model.commands import Command, ReleaseReservation, RenewReservation, Reserve, StartDirect
 from holdfast.model.ids import RunId, Token
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Leased, Outcome, Reserved
-from holdfast.model.reservations import ReservationStatus
+from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.times import Timestamp
+from holdfast.points import reach
 from holdfast.stores.http.wire import LONGEST_WAIT_S
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty
 from holdfast.web.api.endpoints import Ask, Endpoint, told
+from holdfast.web.api.finding import id_within
 from holdfast.web.api.jobs import JobBody, new_job
 from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
 from holdfast.web.leaving import while_there
@@ -118,13 +120,17 @@ async def reserve(ask: Ask[Query, ReserveBody]) -> Response:
 
 async def renew(ask: Ask[Query, RenewBody]) -> Response:
     """Hold a queue for longer."""
-    command = RenewReservation(reservation_id=ask.path["reservation_id"], ttl_s=ask.body.ttl_s, cmd=ask.key)
+    command = RenewReservation(reservation_id=await _id(ask), ttl_s=ask.body.ttl_s, cmd=ask.key)
     return _held(await ask.order(command))
 
 
 async def release(ask: Ask[Query, Empty]) -> Response:
     """Give a queue back."""
-    return _held(await ask.order(ReleaseReservation(reservation_id=ask.path["reservation_id"], cmd=ask.key)))
+    return _held(await ask.order(ReleaseReservation(reservation_id=await _id(ask), cmd=ask.key)))
+
+
+async def _id(ask: Ask[Any, Any]) -> str:
+    return await id_within(ask, Reservation, ask.path["reservation_id"])
 
 
 async def start_direct(ask: Ask[Query, DirectBody]) -> Response:
@@ -144,7 +150,8 @@ async def start_direct(ask: Ask[Query, DirectBody]) -> Response:
 async def _patiently(ask: Ask[Any, Any], command: Command, wait_s: float) -> Outcome:
     """Try, and try again whenever something happened, until it is granted or the time is over.
 
-    Raises ReservationConflict at once if nobody is to wait, ReservationTimeout after the wait.
+    Raises ReservationConflict at once if nobody is to wait, ReservationTimeout after the wait, ShuttingDown when the
+    coordinator stops before.
     """
     loop, bell = asyncio.get_running_loop(), ask.coordinator.bell
     deadline = loop.time() + wait_s
@@ -154,12 +161,17 @@ async def _patiently(ask: Ask[Any, Any], command: Command, wait_s: float) -> Out
             return await ask.order(command)
         except ReservationConflict as conflict:
             left = deadline - loop.time()
-            if not wait_s or bell.is_closed:
+            if not wait_s:
                 raise
+            if bell.is_closed:  # it may be free by the time somebody serves again
+                raise ShuttingDown(
+                    f"the coordinator stops. {conflict.message}", hint="Send the same again.", **conflict.facts
+                ) from conflict
             if left <= 0:
                 raise ReservationTimeout(
                     f"{conflict.message} That was waited for, for {wait_s:g} s.", hint="Ask again.", **conflict.facts
                 ) from conflict
+        reach("reservation.waiting")
         # A store where much happens wakes everyone all the time; a few tries a second are enough.
         await asyncio.gather(bell.wait(seen, min(left, NAP_S)), asyncio.sleep(min(left, REST_S)))
 

@@ -60,7 +60,8 @@ def _newest(view: View, ask: Ask[RunsQuery, None], start: Place | None) -> tuple
     query, kept, looked = ask.query, list[Run](), 0
     before = None if start is None else start[:2]
     first = None if start is None else view.get(Job, start[1])
-    if first is not None:
+    # A cursor is what anybody can make: a job that it names is shown only if this walk comes by it.
+    if first is not None and (first.created_at, first.job_id) == before and _is_listed(first, ask):
         kept, at = _of([first], view, query, start, kept)
         if at is not None:
             return kept, at
@@ -77,6 +78,13 @@ def _newest(view: View, ask: Ask[RunsQuery, None], start: Place | None) -> tuple
         looked += len(jobs)
     assert before is not None
     return kept, (*before, 0)
+
+
+def _is_listed(job: Job, ask: Ask[RunsQuery, None]) -> bool:
+    query = ask.query
+    return (
+        job.namespace == ask.namespace and query.queue in (None, job.queue) and query.job_type in (None, job.job_type)
+    )
 
 
 def _of(

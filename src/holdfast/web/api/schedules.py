@@ -38,7 +38,7 @@ from holdfast.rules.timetable import preview
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, ReasonBody, as_model, changes_of, object_or_null, strict
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named, list_named
+from holdfast.web.api.finding import found_named, id_to_delete, list_named
 from holdfast.web.api.jobs import submitted
 from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query
 from holdfast.web.api.templates import Stored, Use, stored
@@ -135,7 +135,8 @@ async def update(ask: Ask[Query, Any]) -> Response:
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a schedule; its jobs stay."""
-    await ask.order(DeleteSchedule(schedule_id=await _id(ask), cmd=ask.key))
+    schedule_id = await id_to_delete(ask, Schedule, ask.path["schedule_id"])
+    await ask.order(DeleteSchedule(schedule_id=schedule_id, cmd=ask.key, request=ask.digest))
     return gone()
 
 
@@ -157,7 +158,8 @@ async def reset(ask: Ask[Query, Empty]) -> Response:
 async def trigger(ask: Ask[Query, Use]) -> Response:
     """Make a job of a schedule now, or begin an instance."""
     job_id, params = JobId(ask.id_of(ask.body.job_id, "job", "0")), object_or_null(ask.body.params)
-    return submitted(await ask.order(Trigger(schedule_id=await _id(ask), job_id=job_id, params=params, cmd=ask.key)))
+    command = Trigger(schedule_id=await _id(ask), job_id=job_id, params=params, cmd=ask.cmd, request=ask.digest)
+    return submitted(await ask.order(command))
 
 
 async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
@@ -168,8 +170,11 @@ async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
     found = await ask.look(lambda view: _found(ask, view))
     fires = await ask.coordinator.in_thread(lambda: backfill_size(found, since, until))
     count, at = 0, since
+    # The first one speaks for all: those behind it are the same whenever it is.
+    keyed: Any = {"cmd": ask.cmd, "request": ask.digest}
     while at is not None:
-        outcome = await ask.order(Backfill(schedule_id=found.schedule_id, backfill_id=chosen, since=at, until=until))
+        command = Backfill(schedule_id=found.schedule_id, backfill_id=chosen, since=at, until=until, **keyed)
+        outcome, keyed = await ask.order(command), {}
         assert isinstance(outcome, Backfilled)
         count, at = count + outcome.count, outcome.next_since  # type: ignore[assignment]  # None ends it
     return told(BackfillMade(chosen, count, fires))

@@ -16,8 +16,8 @@ from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, as_model, no_change, object_or_null, strict, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named, list_named
-from holdfast.web.api.jobs import submitted
+from holdfast.web.api.finding import found_named, id_to_delete, list_named
+from holdfast.web.api.jobs import submitted, used
 from holdfast.web.api.paging import Page, PageQuery, Query
 
 TemplateBody = strict(NewTemplate, without=("namespace",), beside={"template_id": (str | None, None)})
@@ -96,14 +96,15 @@ async def update(ask: Ask[Query, TemplateChanges]) -> Response:
         replace=True,
         version=found.version if version is None else version,
         cmd=ask.key,
+        request=ask.digest,
     )
     return stored(await ask.order(command))
 
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a template that no schedule uses."""
-    found = await ask.look(lambda view: _found(ask, view))
-    await ask.order(DeleteTemplate(template_id=found.template_id, cmd=ask.key))
+    template_id = await id_to_delete(ask, Template, ask.path["template_id"])
+    await ask.order(DeleteTemplate(template_id=template_id, cmd=ask.key, request=ask.digest))
     return gone()
 
 
@@ -118,8 +119,7 @@ async def enqueue(ask: Ask[Query, Use]) -> Response:
     """Make a job from a template."""
     found = await ask.look(lambda view: _found(ask, view))
     job_id, params = JobId(ask.id_of(ask.body.job_id, "job", "0")), object_or_null(ask.body.params)
-    command = UseTemplate(template_id=found.template_id, job_id=job_id, params=params, cmd=ask.key)
-    return submitted(await ask.order(command))
+    return submitted(await ask.order(used(ask, found, job_id, params)))
 
 
 def _found(ask: Ask[Any, Any], view: View) -> Template:

@@ -28,7 +28,7 @@ from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, Webhoo
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, changes_of, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found
+from holdfast.web.api.finding import found, id_within
 from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
 
 ChangesBody = strict_whole(WebhookChanges)
@@ -103,7 +103,7 @@ async def get(ask: Ask[Query, None]) -> Response:
 async def update(ask: Ask[Query, Any]) -> Response:
     """Change a webhook; what it is owed stays."""
     changes: WebhookChanges = changes_of(ask.body)
-    webhook_id = ask.path["webhook_id"]
+    webhook_id = await id_within(ask, Webhook, ask.path["webhook_id"])
     allow = tuple(ask.coordinator.webhook_allow)
     await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.key))
     return done(webhook_id)
@@ -111,7 +111,8 @@ async def update(ask: Ask[Query, Any]) -> Response:
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a webhook; what it is still owed is not sent."""
-    await ask.order(DeleteWebhook(webhook_id=ask.path["webhook_id"], cmd=ask.key))
+    webhook_id = await id_within(ask, Webhook, ask.path["webhook_id"])
+    await ask.order(DeleteWebhook(webhook_id=webhook_id, cmd=ask.key))
     return gone()
 
 
@@ -160,7 +161,7 @@ async def get_delivery(ask: Ask[Query, None]) -> Response:
 
 async def redeliver(ask: Ask[Query, Empty]) -> Response:
     """Send a delivery again, with all its tries."""
-    delivery_id = ask.path["delivery_id"]
+    delivery_id = await id_within(ask, Delivery, ask.path["delivery_id"])
     await ask.order(Redeliver(delivery_id=delivery_id, cmd=ask.key))
     return done(delivery_id)
 

@@ -34,7 +34,8 @@ from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, place_in, walked
 
 #: A place in the list: the number of an instance; or the id of one that nobody has begun, those come first.
-Place = int | str
+#: No number is larger: a store could not even look for it.
+Place = Annotated[int, msgspec.Meta(ge=0, le=2**53)] | str
 
 
 class InstancesQuery(PlainPageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
