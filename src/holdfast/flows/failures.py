@@ -61,12 +61,17 @@ def text_of(problem: BaseException) -> str:
     return _cut(f"<{_name_of(type(problem))} whose text cannot be made>" if text is None else text, MAX_MESSAGE)
 
 
+def named(problem: BaseException) -> str:
+    """Give an exception's class and text, as the last line of a traceback does. Never raises."""
+    return f"{_name_of(type(problem))}: {text_of(problem)}"
+
+
 def traceback_of(problem: BaseException, *, chain: bool = True) -> str:
     """Give the traceback as Python prints it; where that cannot be made, the frames and the class. Never raises."""
     text = _tried(lambda: "".join(traceback.format_exception(problem, chain=chain)))
     if text is None:
         frames = _tried(lambda: "".join(traceback.format_tb(_kept(problem, "__traceback__"))))
-        text = f"Traceback (most recent call last):\n{frames or ''}{_name_of(type(problem))}: {text_of(problem)}\n"
+        text = f"Traceback (most recent call last):\n{frames or ''}{named(problem)}\n"
     return text
 
 
