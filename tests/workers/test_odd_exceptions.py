@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from contextlib import suppress
+from dataclasses import dataclass
 
 import pytest
 from oddities import ODD, Causeless, raise_odd, raise_odd_later
@@ -129,3 +131,51 @@ def test_a_thread_of_the_crew_outlives_what_cannot_be_logged():
         assert threads[0] is threads[1]
     finally:
         crew.close()
+
+
+async def leave():
+    raise SystemExit(3)
+
+
+async def beside():
+    await asyncio.gather(leave(), return_exceptions=True)
+
+
+def left():
+    return leave()
+
+
+@pytest.mark.parametrize("function", [leave, left, beside])
+def test_an_exit_beside_a_step_ends_neither_the_loop_nor_what_runs_there_later(app, function):
+    @app.workflow
+    async def flow() -> int:
+        with suppress(StepError):
+            await face.step.options(name="leaves")(function)
+        return await face.step.options(name="stays")(stay)
+
+    async def stay():
+        return 1
+
+    app.start(flow)
+    app.settle()
+    assert app.result() == 1
+
+
+@dataclass
+class Picky:
+    number: int
+
+    def __post_init__(self):
+        if threading.current_thread() is not threading.main_thread():
+            raise LookupError("not here")
+
+
+def test_arguments_whose_class_raises_on_the_worker_fail_the_job(app):
+    @app.hf.task(max_attempts=1)
+    def task(picky: Picky) -> None:
+        pass
+
+    job = task.enqueue(Picky(1))
+    app.settle()
+    with pytest.raises(JobFailed, match="LookupError: not here"):
+        job.result()
