@@ -312,6 +312,7 @@ def test_handles_and_the_store_are_refused_inside_a_workflow(hf, onboard):
             "instances": hf.instances,
             "decisions": hf.decisions,
             "enqueue": noop.enqueue,
+            "close": hf.close,
         }
         try:
             calls[which]()
@@ -320,7 +321,7 @@ def test_handles_and_the_store_are_refused_inside_a_workflow(hf, onboard):
         return "allowed"
 
     with Working(hf):
-        for which in ("result", "status", "signal", "cancel", "instance", "instances", "decisions", "enqueue"):
+        for which in ("result", "status", "signal", "cancel", "instance", "instances", "decisions", "enqueue", "close"):
             assert "not within a workflow" in meddler.start(which).result(timeout=LONG), which
 
 

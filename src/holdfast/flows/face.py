@@ -16,7 +16,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from holdfast.errors import InvalidValue, WorkflowNotAllowed
+from holdfast.errors import InvalidArguments, InvalidValue, WorkflowNotAllowed
 from holdfast.flows.calls import (
     awaited,
     current,
@@ -148,6 +148,10 @@ def sleep(seconds: float) -> Coroutine[Any, Any, None]:
 def sleep_until(when: datetime) -> Coroutine[Any, Any, None]:
     """Wait until a time, which must name its zone."""
     execution = current("hf.sleep_until")
+    if not isinstance(when, datetime):
+        raise InvalidArguments(
+            f"sleep_until: a {type(when).__name__} is no datetime. Nothing was written.", field="when"
+        )
     if when.tzinfo is None:
         raise InvalidValue(f"sleep_until: {when} names no time zone.", hint="Use an aware datetime.", field="when")
     seconds = (when - _EPOCH) / timedelta(seconds=1) - execution.time()
