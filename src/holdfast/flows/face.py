@@ -28,7 +28,7 @@ from holdfast.flows.calls import (
     running,
 )
 from holdfast.flows.calls import send_signal as give_signal
-from holdfast.flows.definitions import version_key
+from holdfast.flows.definitions import packed_call, version_key
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.keys import idempotency_key
 from holdfast.flows.measures import delay_ms
@@ -232,8 +232,8 @@ def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> No
     execution = current("hf.continue_as_new")
     if version is not None:
         version_key(version)
-    packed = execution.definition.codec.pack(args, kwargs)
-    execution.continue_as_new(Continuation(input=bytes(packed).decode(), version=version))
+    packed = packed_call(execution.definition.codec, execution.definition.name, args, kwargs)
+    execution.continue_as_new(Continuation(input=packed, version=version))
     raise AssertionError("unreachable")
 
 
