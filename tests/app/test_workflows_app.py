@@ -1,6 +1,8 @@
 """Workflows as people write, start and meet them: on every store, with a real worker."""
 
 import asyncio
+import re
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from holdfast.errors import (
     DecisionNotFound,
     InvalidArguments,
     InvalidValue,
+    UsageError,
     WorkflowAlreadyStarted,
     WorkflowCancelled,
     WorkflowFailed,
@@ -312,6 +315,7 @@ def test_handles_and_the_store_are_refused_inside_a_workflow(hf, onboard):
             "instances": hf.instances,
             "decisions": hf.decisions,
             "enqueue": noop.enqueue,
+            "close": hf.close,
         }
         try:
             calls[which]()
@@ -320,7 +324,7 @@ def test_handles_and_the_store_are_refused_inside_a_workflow(hf, onboard):
         return "allowed"
 
     with Working(hf):
-        for which in ("result", "status", "signal", "cancel", "instance", "instances", "decisions", "enqueue"):
+        for which in ("result", "status", "signal", "cancel", "instance", "instances", "decisions", "enqueue", "close"):
             assert "not within a workflow" in meddler.start(which).result(timeout=LONG), which
 
 
@@ -339,6 +343,61 @@ def test_the_store_is_out_of_reach_of_a_plain_def_too_but_not_of_its_steps(hf, o
 
     with Working(hf):
         assert meddler.start().result(timeout=LONG) == "refused, then 36"
+
+
+def within(levels, value):
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+BAD = [
+    ({1}, "x: a set is not JSON"),
+    ([1, {"a": object()}], r"x\[1\]\.a: a object is not JSON"),
+    (float("nan"), "x: nan is not JSON"),
+    ({"a": [2**70]}, r"x\.a\[0\]: an integer of 71 bits"),
+    (["\ud800"], r"x\[0\]: text with a lone surrogate"),
+    ({"a": {1: 2}}, r"x\.a: the name 1 is not text"),
+    (within(70, 1), r"x\[0\].*: nested deeper than 64 levels"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), BAD, ids=range(len(BAD)))
+def test_an_argument_that_cannot_be_kept_is_refused_at_the_call_by_its_path(hf, value, said):
+    @hf.task(name="act")
+    def act(x: Any) -> None: ...
+
+    @hf.workflow
+    async def flow(x: Any) -> None: ...
+
+    @hf.workflow
+    async def outer(x: Any) -> str:
+        calls = {"call": act.call, "child": flow.call, "start": flow.start, "again": hf.continue_as_new}
+        try:
+            calls[x](value)
+        except TypeError as problem:
+            return str(problem)
+        return "allowed"
+
+    with pytest.raises(InvalidArguments, match=f"{said}.*Nothing was stored"):
+        flow.start(value)
+    with Working(hf):
+        for how in ("call", "child", "start", "again"):
+            assert re.search(said, outer.start(how).result(timeout=LONG)), how
+
+
+@pytest.mark.parametrize("value", [object(), range(3), iter([1])], ids=["object", "range", "iterator"])
+def test_what_is_no_list_is_refused_where_a_list_is_wanted(hf, value):
+    @hf.task(name="act")
+    def act(x: list) -> None: ...
+
+    @hf.workflow
+    async def flow(x: list) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="x: "):
+        flow.start(value)
+    with pytest.raises(UsageError, match="x: "):
+        act.enqueue(value)
 
 
 def test_what_workflows_call_is_refused_outside(hf, onboard):

@@ -148,6 +148,23 @@ def test_a_corpus_of_histories_is_checked_without_a_store(shop):
     assert "done.json" in told.stdout
 
 
+def test_a_file_that_cannot_be_read_is_found_as_the_others_are(shop):
+    corpus = shop.folder / "corpus"
+    corpus.mkdir()
+    (corpus / "bad.json").write_text("no history")
+    (corpus / "later.json").write_text('{"kind":"holdfast history","format":99}')
+    (corpus / "folder.json").mkdir()
+    assert shop.cli("workflows", "export", "half", "--to", str(corpus / "half.json")).exit_code == 0
+    shop.write(SECOND)
+    told = shop.cli("workflows", "check", "shop:hf", "--histories", str(corpus), store=False)
+    assert told.exit_code == 1
+    assert "damage: bad.json: is no exported history" in told.stdout
+    assert "damage: folder.json: cannot be read: Is a directory" in told.stdout
+    assert "damage: later.json: is of format 99" in told.stdout
+    assert "difference: half.json: workflow 'order' 1.0.0, instance 'half'" in told.stdout
+    assert "4 found" in told.stderr
+
+
 def test_the_debugger_shows_the_variables_of_the_workflow_and_nothing_happens(shop):
     typed = "where\np amount, paid\nq\n"
     told = shop.cli("workflows", "replay", "shop:hf", "half", "--until", "3", "--pdb", stdin=typed)

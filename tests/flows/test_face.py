@@ -283,8 +283,13 @@ def test_sleep_until_a_time():
     async def naive() -> None:
         await hf.sleep_until(datetime(2026, 1, 2))  # noqa: DTZ001 - the mistake in question
 
+    async def number() -> None:
+        await hf.sleep_until(5)
+
     assert result_of(main) == "2026-01-02T00:00:00+00:00"
     assert "time zone" in result_of(naive).message
+    refused = result_of(number)
+    assert (refused.type_name, "int is no datetime" in refused.message) == ("holdfast.errors.InvalidArguments", True)
 
 
 def test_info_says_which_execution_it_is():

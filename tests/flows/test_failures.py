@@ -125,6 +125,110 @@ def test_odd_exceptions_do_no_harm():
     assert "cannot be made" in encoding_details("the result", Nameless()).message
 
 
+class Argless(Exception):
+    args = property(lambda _: 1 / 0)
+
+
+class Causeless(Exception):
+    __cause__ = __context__ = __suppress_context__ = property(lambda _: 1 / 0)
+
+
+class Faceless(Exception):
+    __class__ = property(lambda _: 1 / 0)
+
+
+class Unnamed(type):
+    def __getattribute__(cls, name):
+        raise RuntimeError(name)
+
+
+class Bent(Exception, metaclass=Unnamed):
+    pass
+
+
+class Unwritable(Exception):
+    __qualname__ = "\ud800"
+
+
+class Shouting(str):
+    __slots__ = ()
+
+    def encode(self, *_):
+        raise RuntimeError("no bytes")
+
+
+class Loud(Exception):
+    def __str__(self):
+        return Shouting("loud")
+
+
+class Empty(ExceptionGroup):
+    exceptions = property(lambda _: 1 / 0)
+
+
+def misprinted():
+    problem = SyntaxError("m")
+    problem.text, problem.lineno, problem.filename = 5, 1, "x"
+    return problem
+
+
+ODD = {
+    "text": lambda: Nameless("x"),
+    "interrupt": lambda: Interrupting("x"),
+    "arguments": lambda: Argless("x"),
+    "cause": lambda: Causeless("x"),
+    "face": lambda: Faceless("x"),
+    "class": lambda: Bent("x"),
+    "name": lambda: Unwritable("x"),
+    "str": Loud,
+    "members": lambda: Empty("g", [ValueError(1)]),
+    "place": misprinted,
+}
+
+
+def raise_it(problem):
+    raise problem
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_whatever_an_exception_refuses_to_say_it_is_described_by_what_it_does_say(odd):
+    raised = caught(lambda: raise_it(ODD[odd]()))
+    for details in (details_of(raised), details_of(ExceptionGroup("g", [raised])), details_of(wrapped(raised))):
+        assert msgspec.json.decode(msgspec.json.encode(details), type=ErrorDetails) == details
+    details = details_of(raised)
+    assert details.type_name
+    assert details.message
+    assert "in raise_it" in details.traceback
+    assert details_of(wrapped(raised)).cause.type_name == details.type_name
+    assert encoding_details("the result", raised).message
+    assert isinstance(rebuild(StepError, "step 's'", details), StepError)
+
+
+def wrapped(problem):
+    outer = ValueError("outer")
+    outer.__cause__ = problem
+    return outer
+
+
+def test_the_cause_is_the_one_that_the_interpreter_keeps_whatever_the_class_says():
+    problem = Causeless("x")
+    BaseException.__cause__.__set__(problem, KeyError("why"))
+    assert details_of(problem).cause.type_name == "KeyError"
+
+
+class Answered(Exception):
+    @property
+    def message(self):
+        return "its own"
+
+
+def test_a_class_that_does_not_take_what_we_say_of_it_comes_back_as_ours():
+    again = rebuild(ActivityError, "activity 'a'", details_of(Answered("x")), (Answered,))
+    assert type(again) is ActivityError
+    assert again.is_a(Answered)
+    assert again.message.startswith("activity 'a' failed: ")
+
+
 @pytest.mark.parametrize(
     "problem",
     [

@@ -80,7 +80,10 @@ def test_nothing_is_said_of_an_instance_that_is_not_there():
     ("status", "output", "sentence"),
     [
         ("COMPLETED", b'"1"', f"completed at {NOW}"),
-        ("FAILED", b'"first\\nlast"', f"failed at {NOW}: last"),
+        ("FAILED", b'"first\\nlast"', f"failed at {NOW}: first"),
+        ("FAILED", b'"\\n first\\nlast\\n"', f"failed at {NOW}: first"),
+        ("FAILED", b'"\\n"', f"failed at {NOW}"),
+        ("FAILED", b'"%s"' % (b"x" * 500), f"failed at {NOW}: {'x' * 199}…"),
         ("CANCELLED", b'"enough"', f"cancelled at {NOW}: enough"),
         ("FAILED", b'{"$blob":"sha256:0","size":1}', f"failed at {NOW}"),
     ],

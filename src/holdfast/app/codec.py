@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from holdfast.errors import InvalidArguments, InvalidValue
-from holdfast.model.payloads import pack, ref_in
+from holdfast.model.payloads import fault_in, pack, ref_in
 from holdfast.model.plain import plain_of
 from holdfast.readers import reader_of
 
@@ -58,7 +58,11 @@ class SignatureCodec:
         except TypeError as problem:
             raise InvalidArguments(f"{self._name}: {problem}. Nothing was stored.") from None
         plain = {name: _plain(value, self._types[name], name) for name, value in bound.arguments.items()}
-        params = _content(pack(plain), "params")
+        try:
+            params = _content(pack(plain), "params")
+        except InvalidValue as problem:
+            problem.facts["path"] = fault_in(plain).removeprefix(".")
+            raise
         call = self._decode(params)
         for name, value in bound.arguments.items():
             if not _comes_back(value, getattr(call, name)):
@@ -171,10 +175,10 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
     """Turn an annotated value into plain JSON values; leave others alone, to be refused if they are not plain."""
     if type(value) in _SIMPLE:
         return value
-    if kind in (Any, dict, list):
-        return list(value) if kind is list else value
+    if kind in (Any, dict):
+        return value
     try:
-        return _listed(plain_of(value, _to_json, str_keys=True))
+        return list(value) if kind is list else _listed(plain_of(value, _to_json, str_keys=True))
     except (TypeError, ValueError, NotImplementedError, RecursionError) as problem:
         raise InvalidValue(f"{name}: {problem}. Nothing was stored.", field=name) from None
 
@@ -183,7 +187,10 @@ def _comes_back(given: Any, back: Any) -> bool:
     """Tell whether a value survived: nothing of it dropped, as of a subclass, and no text made of bytes or a time."""
     if type(given) in _SIMPLE:
         return type(given) is type(back) or _same_leaves(given, back)
-    return _same_leaves(given, back) and _fixed(given) == _fixed(back)
+    try:
+        return _same_leaves(given, back) and bool(_fixed(given) == _fixed(back))
+    except NotImplementedError:  # it only looked like a list, as an iterator does
+        return False
 
 
 def _same_leaves(given: Any, back: Any) -> bool:

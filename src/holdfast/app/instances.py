@@ -19,6 +19,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.flowreasons import instance_reason
 from holdfast.errors import InvalidValue, WorkflowNotFound
 from holdfast.flows.calls import demand_instance_id, demand_signal_name
+from holdfast.flows.definitions import packed_call
 from holdfast.flows.face import encoded
 from holdfast.flows.provider.contents import events_of, text_of
 from holdfast.flows.workflows import demand_outside
@@ -296,8 +297,9 @@ MAX_SEED = 2**63 - 1
 
 def _arguments(definition: Definition | None, given: Mapping[str, Any]) -> str:
     """Write arguments down, as the function's annotations say where it is known."""
-    packed = pack(dict(given), "input") if definition is None else definition.codec.pack((), dict(given))
-    return bytes(packed).decode()
+    if definition is None:
+        return bytes(pack(dict(given), "input")).decode()
+    return packed_call(definition.codec, definition.name, (), dict(given))
 
 
 class Published:

@@ -88,8 +88,9 @@ class OpensStore:
     def close(self) -> None:
         """Give back the queues it has reserved and close the store; the next call that needs it opens it again.
 
-        A lent engine is left to who lent it.
+        A lent engine is left to who lent it. Raises WorkflowNotAllowed within a workflow, whose worker needs the store.
         """
+        demand_outside("hf.close")
         if self._lent is not None:
             return
         self.held.release()

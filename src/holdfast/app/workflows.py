@@ -20,7 +20,7 @@ from holdfast.clock import Clock
 from holdfast.errors import InvalidValue
 from holdfast.flows import workflows as flows
 from holdfast.flows.calls import demand_instance_id, demand_signal_name, running, send_signal
-from holdfast.flows.definitions import Definition, Definitions, version_key
+from holdfast.flows.definitions import Definition, Definitions, packed_call, version_key
 from holdfast.flows.face import encoded
 from holdfast.flows.places import caller
 from holdfast.flows.workflows import ChildOptions, WorkflowOptions, define
@@ -118,7 +118,7 @@ class Workflow(flows.Workflow[P, R]):
         start = StartOrchestration(
             instance=instance,
             orchestration=self.name,
-            input=bytes(chosen.codec.pack(args, kwargs)).decode(),
+            input=packed_call(chosen.codec, self.name, args, kwargs),
             version=self.chosen.version,
         )
         # Without a command id: the instance's own makes a repetition find what the first one made.

@@ -54,12 +54,11 @@ def add_checks(group: click.Group) -> None:
 def check(*, app: str, histories: str | None, ended: int, output: str) -> None:
     """Replay instances and exported histories with the code of APP, as MODULE:NAME; change nothing.
 
-    Exits 0 if the code follows all of them, 1 if it does not follow one, or has no code for its version.
+    Exits 0 if the code follows all of them, 1 if it does not follow one, lacks the code for it or cannot read it.
     """
     out = output_for(output)
     application = load(app)
-    files = [] if histories is None else _files(Path(histories))
-    findings = [found for name, file in files for found in check_file(application.workflows, file, name)]
+    findings = [] if histories is None else _check_files(application, Path(histories))
     has_store = bool(click.get_current_context().meta.get("holdfast.store"))
     if has_store:
         findings += _check_store(application, ended)
@@ -82,11 +81,22 @@ def _worded(findings: Sequence[Finding]) -> Iterator[str]:
         yield from map(safe, rest)
 
 
-def _files(folder: Path) -> list[tuple[str, HistoryFile]]:
+def _check_files(application: Holdfast, folder: Path) -> list[Finding]:
     if not folder.is_dir():
         raise InvalidValue(f"--histories: {folder} is no directory.", field="histories")
-    found = sorted(path for path in folder.iterdir() if path.suffix == ".json")
-    return [(path.name, read_file(path.read_bytes(), path.name)) for path in found]
+    findings: list[Finding] = []
+    for path in sorted(path for path in folder.iterdir() if path.suffix == ".json"):
+        try:
+            file = read_file(path.read_bytes(), path.name)
+        except OSError as problem:
+            findings.append(Finding(kind="damage", text=f"cannot be read: {problem.strerror}", where=path.name))
+        except HoldfastError as problem:
+            # What shows a finding names the file itself.
+            text = str(problem).removeprefix(f"{path.name}: ")
+            findings.append(Finding(kind="damage", text=text, where=path.name))
+        else:
+            findings += check_file(application.workflows, file, path.name)
+    return findings
 
 
 def _check_store(application: Holdfast, ended: int) -> list[Finding]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from holdfast.errors import InvalidValue
+from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.retention import FOR_EVER_S
 
@@ -31,7 +31,7 @@ class Codec(Protocol):
     """How a function's arguments and result become JSON and come back."""
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> msgspec.Raw:
-        """Give the arguments as JSON. Raises InvalidArguments."""
+        """Give the arguments as JSON. Raises InvalidArguments, or InvalidValue if they cannot be kept."""
         ...
 
     def unpack(self, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -45,6 +45,22 @@ class Codec(Protocol):
     def unpack_result(self, result: msgspec.Raw) -> Any:
         """Give a result as the annotation says. Raises InvalidValue."""
         ...
+
+
+def packed_call(codec: Codec, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Give the arguments of a call of a workflow or an activity as JSON text.
+
+    Raises InvalidArguments if they do not fit or cannot be kept, naming the path inside them; PayloadTooLarge.
+    """
+    try:
+        return bytes(codec.pack(args, kwargs)).decode()
+    except InvalidValue as problem:
+        field = problem.facts.get("field")
+        text = problem.message.removeprefix(f"{field}: ").removesuffix(" Nothing was stored.")
+        path = str(problem.facts.get("path") or field)
+        raise InvalidArguments(
+            f"{name}: {path:.200}: {text} Nothing was stored.", hint=problem.hint, path=path
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

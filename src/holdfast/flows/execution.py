@@ -20,7 +20,7 @@ from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidValue, Workflo
 from holdfast.flows.blocking import Lockstep
 from holdfast.flows.chance import Chance
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.failures import details_of, encoding_details
+from holdfast.flows.failures import details_of, encoding_details, tell, text_of
 from holdfast.flows.forbidden import enter, inside, is_collecting, leave
 from holdfast.flows.loop import Loop, Timer
 from holdfast.flows.mailboxes import Mailboxes
@@ -223,7 +223,7 @@ class Execution:
         except Exception as problem:  # noqa: BLE001 - users' types are made here, and may raise anything
             self.blocked = InvalidValue(
                 f"workflow {self.definition.name!r} {self.definition.version}, instance {self.instance!r}: its "
-                f"recorded input no longer fits: {problem} Nothing was changed.",
+                f"recorded input no longer fits: {text_of(problem)} Nothing was changed.",
                 hint="Accept the old form again, or register a new version for new starts.",
                 kind="Input",
             )
@@ -515,11 +515,8 @@ class Execution:
     def report(self, problem: dict[str, Any]) -> None:
         """Tell of an exception that nobody retrieved, once."""
         if not self.is_replaying and not self._is_over:
-            log.error(
-                "workflow.exception_lost",
-                exc_info=problem.get("exception"),
-                extra={"instance": self.instance, "about": problem.get("message")},
-            )
+            facts = {"instance": self.instance, "about": problem.get("message")}
+            tell(log, "workflow.exception_lost", problem.get("exception"), facts)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from holdfast.errors import InvalidValue, WorkflowNotAllowed
+from holdfast.errors import InvalidArguments, InvalidValue, WorkflowNotAllowed
 from holdfast.flows.calls import (
     awaited,
     current,
@@ -28,7 +28,7 @@ from holdfast.flows.calls import (
     running,
 )
 from holdfast.flows.calls import send_signal as give_signal
-from holdfast.flows.definitions import version_key
+from holdfast.flows.definitions import packed_call, version_key
 from holdfast.flows.execution import Continuation, Execution
 from holdfast.flows.keys import idempotency_key
 from holdfast.flows.measures import delay_ms
@@ -149,6 +149,10 @@ def sleep(seconds: float) -> Coroutine[Any, Any, None]:
 def sleep_until(when: datetime) -> Coroutine[Any, Any, None]:
     """Wait until a time, which must name its zone."""
     execution = current("hf.sleep_until")
+    if not isinstance(when, datetime):
+        raise InvalidArguments(
+            f"sleep_until: a {type(when).__name__} is no datetime. Nothing was written.", field="when"
+        )
     if when.tzinfo is None:
         raise InvalidValue(f"sleep_until: {when} names no time zone.", hint="Use an aware datetime.", field="when")
     seconds = (when - _EPOCH) / timedelta(seconds=1) - execution.time()
@@ -229,8 +233,8 @@ def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> No
     execution = current("hf.continue_as_new")
     if version is not None:
         version_key(version)
-    packed = execution.definition.codec.pack(args, kwargs)
-    execution.continue_as_new(Continuation(input=bytes(packed).decode(), version=version))
+    packed = packed_call(execution.definition.codec, execution.definition.name, args, kwargs)
+    execution.continue_as_new(Continuation(input=packed, version=version))
     raise AssertionError("unreachable")
 
 

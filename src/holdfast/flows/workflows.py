@@ -25,7 +25,7 @@ from holdfast.flows.calls import (
     running,
     start_detached,
 )
-from holdfast.flows.definitions import Codec, Definition, Definitions, version_key
+from holdfast.flows.definitions import Codec, Definition, Definitions, packed_call, version_key
 from holdfast.flows.face import Pending, begin
 from holdfast.flows.places import caller
 from holdfast.model.workitems import ActivityOptions
@@ -206,7 +206,7 @@ class Workflow(Generic[P, R]):
         codec = self.definition.codec
         return ChildCall(
             name=self.name,
-            input=bytes(codec.pack(args, kwargs)).decode(),
+            input=packed_call(codec, self.name, args, kwargs),
             decode=lambda text: codec.unpack_result(msgspec.Raw(text.encode())),
             id=self.chosen.id,
             version=self.chosen.version,
@@ -255,7 +255,7 @@ class Activity(Generic[P, R]):
         return begin(run_activity(current(f"{self.name}.begin"), self._call(args, kwargs), caller(2)))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActivityCall:
-        return msgspec.structs.replace(self._like, input=bytes(self._codec.pack(args, kwargs)).decode())
+        return msgspec.structs.replace(self._like, input=packed_call(self._codec, self.name, args, kwargs))
 
 
 @overload

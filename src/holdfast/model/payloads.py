@@ -61,6 +61,18 @@ def pack(value: Any, field: str = "params", limit: int = MAX_BYTES, around: int 
         raise InvalidValue(f"{field}: a value in it is not JSON; only plain types come back.", field=field) from None
 
 
+def fault_in(value: Any, depth: int = 0) -> str:
+    """Give the path to what `pack` refuses in a value, as `.name[0]`; nothing if that is the value itself. Slow."""
+    if depth == MAX_DEPTH or not isinstance(value, Mapping | list):
+        return ""
+    for step, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+        try:
+            _walk(inner, "", depth + 1)
+        except InvalidValue:
+            return (f".{step}" if isinstance(step, str) else f"[{step!r}]") + fault_in(inner, depth + 1)
+    return ""
+
+
 def admit(text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES, around: int = 0) -> msgspec.Raw:
     """Check JSON text from outside and give it back in compact form; for `around` see `pack`.
 

@@ -33,7 +33,7 @@ from holdfast.rules.turns import is_live
 #: Things it waits for that the sentence names; the lines have all that are recorded.
 NAMED = 3
 #: Characters of an error that the sentence shows.
-SHOWN = 120
+SHOWN = 200
 _TIMER = re.compile(r"timer \d+ until (\d+)")
 _ACTIVITY = re.compile(r"activity (\d+) (.*)")
 
@@ -69,9 +69,14 @@ def _ended(state: State, instance: Instance) -> Reason:
     execution = state.get(Execution, execution_key(instance.instance_id, instance.current_execution_id))
     if instance.status is not InstanceStatus.COMPLETED and execution is not None and ref_in(execution.output) is None:
         text = msgspec.json.decode(execution.output)
+        # The message alone: it says what happened first, then what can be done. The class is in the history.
         lines = text.strip().splitlines() if isinstance(text, str) else []
-        said += f": {lines[-1][:SHOWN]}" if lines else ""
+        said += f": {_shortened(lines[0])}" if lines else ""
     return Reason(code="ended", sentence=said)
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 
 def _held(state: State, mail: Sequence[Message]) -> Reason:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import Literal, assert_never
 
 import msgspec
 
+from holdfast.flows.failures import details_of, text_of, traceback_of
 from holdfast.model.commands import Complete, Fail, GiveUp, Release, Report
 from holdfast.model.commands import Snooze as SnoozeJob
 from holdfast.model.outcomes import Grant
@@ -61,11 +61,15 @@ Outcome = Returned | Raised | Snoozed | GaveUp | Released
 def outcome_of(
     error: BaseException, no_retry: tuple[type[BaseException], ...] = (), *, detailed: bool = False
 ) -> Outcome:
-    """Say how an execution ended that raised; `detailed` for a workflow, which meets the exception again."""
-    outcome = _outcome_of(error, no_retry)
-    if detailed and isinstance(outcome, Raised):
-        from holdfast.flows.failures import details_of  # noqa: PLC0415 - jobs without a workflow do not pay for it
+    """Say how an execution ended that raised; `detailed` for a workflow, which meets the exception again.
 
+    Never raises, whatever the exception does when it is asked: a job whose end nobody can tell would stay leased.
+    """
+    try:
+        outcome = _outcome_of(error, no_retry)
+    except BaseException:  # noqa: BLE001 - the user's class, perhaps of one of our signals; the run has failed anyway
+        outcome = Raised(shorten_error(traceback_of(error)))
+    if detailed and isinstance(outcome, Raised):
         details = msgspec.structs.replace(details_of(error), retryable=not outcome.fatal)
         return msgspec.structs.replace(outcome, details=msgspec.Raw(msgspec.json.encode(details)))
     return outcome
@@ -78,12 +82,11 @@ def _outcome_of(error: BaseException, no_retry: tuple[type[BaseException], ...])
         case Cancel():
             return GaveUp(error.reason)
         case Retry():
-            return Raised(str(error), retry_after_s=error.after)
+            return Raised(text_of(error), retry_after_s=error.after)
         case Fatal():
-            return Raised(str(error) or "fatal", "fatal", fatal=True)
+            return Raised(text_of(error) or "fatal", "fatal", fatal=True)
         case _:
-            text = "".join(traceback.format_exception(error))
-            return Raised(shorten_error(text), fatal=isinstance(error, no_retry))
+            return Raised(shorten_error(traceback_of(error)), fatal=isinstance(error, no_retry))
 
 
 def command_of(grant: Grant, outcome: Outcome, notes: RunNotes | None = None) -> Report | Release:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import os
-import traceback
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.flows.failures import named, text_of, traceback_of
 from holdfast.flows.keys import running_key
 from holdfast.model.history import activity_key
 from holdfast.model.instances import owned_by
@@ -26,7 +25,9 @@ def unpacked(spec: TaskSpec, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict
     try:
         return spec.codec.unpack(params)
     except HoldfastError as problem:
-        return Raised(str(problem), "bad_params")
+        return Raised(text_of(problem), "bad_params")
+    except Exception as problem:  # noqa: BLE001 - decoding runs the user's own code: __post_init__, validators
+        return Raised(f"the arguments cannot be decoded: {named(problem)}", "bad_params")
 
 
 def packed(spec: TaskSpec, value: Any) -> Outcome:
@@ -34,9 +35,9 @@ def packed(spec: TaskSpec, value: Any) -> Outcome:
     try:
         return Returned(spec.codec.pack_result(value))
     except HoldfastError as problem:
-        return Raised(str(problem), "bad_result")
+        return Raised(text_of(problem), "bad_result")
     except Exception as problem:  # noqa: BLE001 - encoding runs the user's own code: properties, __iter__, model_dump
-        return Raised(f"the result cannot be encoded: {problem!r}", "bad_result")
+        return Raised(f"the result cannot be encoded: {named(problem)}", "bad_result")
 
 
 def own_context(context: Context) -> contextvars.Context:
@@ -66,13 +67,14 @@ class OneProcess:
 
 def _end_fork(error: BaseException | None) -> NoReturn:
     """Exit as a program does that ends here, but for buffers and threads, which are copies of the worker's own."""
-    if error is None:
-        os._exit(0)
-    if isinstance(error, SystemExit) and isinstance(error.code, int | None):
-        os._exit((error.code or 0) & 0xFF)
-    with suppress(OSError):
-        os.write(2, "".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace"))
-    os._exit(1)
+    try:
+        if error is None:
+            os._exit(0)
+        if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+            os._exit((error.code or 0) & 0xFF)
+        os.write(2, traceback_of(error).encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(1)  # also where the exception itself raises when it is asked
 
 
 class Gave(NamedTuple):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from holdfast.flows.failures import tell
 from holdfast.model.ids import Token
 from holdfast.workers.assignments import Assignment, Stop
 from holdfast.workers.outcomes import Outcome, Raised, Returned, outcome_of
 from holdfast.workers.runners import Desk
 from holdfast.workers.runners.calling import OneProcess, own_context, packed, unpacked
+
+log = logging.getLogger("holdfast.worker")
 
 T = TypeVar("T")
 
@@ -25,6 +29,8 @@ class LoopRunner:
         self._desk = desk
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        #: The loop that was closed last: the only one that may end.
+        self._finished: asyncio.AbstractEventLoop | None = None
         self._inbox: deque[Assignment] = deque()
         self._is_woken = False
         self._ident = 0
@@ -60,11 +66,14 @@ class LoopRunner:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+        # SystemExit in a task that a handler made leaves the loop, as asyncio has it; the other handlers go on.
+        while self._finished is not loop and not loop.is_closed():
+            try:
+                loop.run_forever()
+            except BaseException as problem:  # noqa: BLE001 - the user's code; it ends that task, not the worker
+                tell(log, "loop.left", problem)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
     def _begin_all(self) -> None:
         self._is_woken = False
@@ -112,6 +121,7 @@ class LoopRunner:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        self._finished = loop
         loop.call_soon(loop.stop)
 
 

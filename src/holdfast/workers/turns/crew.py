@@ -22,6 +22,7 @@ from enum import Enum
 from queue import SimpleQueue
 
 from holdfast.clock import SystemClock
+from holdfast.flows.failures import tell
 
 log = logging.getLogger("holdfast.worker")
 
@@ -175,6 +176,6 @@ class Crew:
             span = _Span()
             try:
                 work()
-            except BaseException:
-                log.exception("turn.broken")  # a fault of ours: it must not take the thread with it
+            except BaseException as problem:  # noqa: BLE001 - a fault of ours: it must not take the thread with it
+                tell(log, "turn.broken", problem)
             is_spare = span.took_s < SHORT_S or span.was_busy

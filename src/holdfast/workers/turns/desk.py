@@ -23,6 +23,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import HistoryCorrupt, LeaseLost, StoreBusy, StoreError, UnknownLease, UsageError
 from holdfast.flows.definitions import Definitions
 from holdfast.flows.execution import Execution
+from holdfast.flows.failures import tell, text_of
 from holdfast.flows.provider.contents import events_of
 from holdfast.flows.provider.translating import ack_command, orchestration_item, readable
 from holdfast.flows.residents import Residents
@@ -519,10 +520,10 @@ class TurnDesk:
         except UsageError as problem:
             self._cannot_keep(stint, problem.message)
             return None
-        except BaseException as problem:
-            # A fault of ours, of the store, or of code that breaks what runs it: no reason to lose the instance.
-            log.exception("turn.broken", extra={"instance": stint.instance})
-            self._give_back(stint, f"the turn broke: {problem}", counted=True, delay_s=BROKEN_S)
+        except BaseException as problem:  # noqa: BLE001 - no reason to lose the instance:
+            # a fault of ours, of the store, or of code that breaks what runs it.
+            tell(log, "turn.broken", problem, {"instance": stint.instance})
+            self._give_back(stint, f"the turn broke: {text_of(problem)}", counted=True, delay_s=BROKEN_S)
             return None
         return self._carry_out(stint, wanted)
 
@@ -653,5 +654,5 @@ def _let_go(stint: Stint) -> None:
     try:
         if stint.execution is not None:
             stint.execution.close(clean_up=False)
-    except Exception:
-        log.exception("turn.not_closed", extra={"instance": stint.instance})
+    except Exception as problem:  # noqa: BLE001 - the user's code, which is let go whatever it does
+        tell(log, "turn.not_closed", problem, {"instance": stint.instance})

@@ -150,7 +150,8 @@ class StepRun:
                     raise
                 problem: BaseException = RuntimeError("the step was cancelled from within (asyncio.CancelledError)")
             except BaseException as raised:  # noqa: BLE001 - the user's code, as above
-                problem = _late(call) if isinstance(raised, TimeoutError) and limit.expired() else raised
+                is_late = limit.expired() and issubclass(type(raised), TimeoutError)
+                problem = _late(call) if is_late else raised
             else:
                 self._end(call.outcome(value))
                 return
