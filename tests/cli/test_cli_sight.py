@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
+from conftest import worker
 from holdfast import Holdfast
 from holdfast.engine.engine import Engine
 from holdfast.model.access import Access, Role
@@ -139,10 +140,14 @@ def test_a_client_looks_at_what_it_submitted(by, command):
     assert "no live worker" in told.stdout or "no worker" in told.stdout
 
 
-def test_a_client_that_works_too_is_told_reasons_by_the_coordinator_where_it_may_not_see_what_they_are_made_of(by):
+def test_a_client_that_works_too_is_told_reasons_by_the_coordinator_where_it_may_not_see_what_they_are_made_of(
+    by, served
+):
+    with _engine(served, "worker") as engine:
+        engine.store.workers.note(worker("w", queues=("default",)))
     told = by("both", "jobs", "ls")
     assert (told.exit_code, told.stderr) == (0, "")
-    assert "of-both" in told.stdout
+    assert "ahead in queue default" in told.stdout
 
 
 def test_how_far_a_run_is_is_left_out_for_a_client_and_that_is_said(by, served):
