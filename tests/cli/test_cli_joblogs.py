@@ -198,3 +198,12 @@ def test_a_dry_run_keeps_no_large_payload(filled, opened, holdfast):
     assert told.exit_code == 0, told.stderr
     with opened() as engine:
         assert not engine.store.blobs.has(sha256(params).hexdigest())
+
+
+def test_nothing_of_a_line_can_steer_a_terminal(ran, opened, holdfast):
+    _, second = ran
+    with opened() as engine:
+        engine.store.logs.add([(second.run_id, LogLine("2026\x1b[31m", "log", "\x1b[2J\u202e", "\x1b[0m"))])
+    shown = holdfast("jobs", "logs", "a").stdout
+    assert all(one.isprintable() for one in shown.splitlines())
+    assert "2026\\x1b[31m  \\x1b[2J\\u202e  \\x1b[0m" in shown

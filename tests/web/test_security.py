@@ -81,7 +81,12 @@ def tight(tmp_path):
         (head("/nothing"), 404),
         (head("/../etc/passwd"), 400),
         (head("/api/v1/%2e%2e/%2e%2e/etc/passwd"), 400),
-        (head("/api/v1/blobs/..%2f..%2f..%2fetc%2fpasswd"), 400),
+        (head("/api/v1/jobs/%2E."), 400),
+        (head("/api/v1/jobs/./x"), 400),
+        (head("/api/v1/jobs/a%2f..%2fb/../c"), 400),
+        # Dots beside an encoded slash are part of an id, which is no path.
+        (head("/api/v1/jobs/..%2f..%2f..%2fetc%2fpasswd"), 404),
+        (head("/api/v1/blobs/..%2f..%2f..%2fetc%2fpasswd"), 404),
         (head("//evil.example/healthz"), 400),
         (head("/healthz%00"), 400),
         (head("/healthz%0d%0aX:%20y"), 400),

@@ -10,9 +10,10 @@ import pytest
 from holdfast.errors import InvalidValue
 from holdfast.model.artifacts import Artifact
 from holdfast.model.ids import RunId
+from holdfast.model.logs import MAX_LINE, MAX_LINES
 from holdfast.model.workers import Progress
 from holdfast.workers.artifacts import MAX_COPIED
-from holdfast.workers.notes import MAX_LINE, MAX_LINES, RunNotes
+from holdfast.workers.notes import RunNotes
 
 
 class Scribe:

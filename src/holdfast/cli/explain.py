@@ -7,11 +7,11 @@ import click
 from holdfast.cli import jobrows
 from holdfast.cli.ids import find
 from holdfast.cli.output import Record, output_for, output_options
+from holdfast.cli.sight import reasons_seen, seen
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import ways_on
-from holdfast.engine.reasons import Reasons
 from holdfast.engine.records.jobs import behind
 from holdfast.model.instances import Instance
 from holdfast.model.jobs import Job, JobStatus
@@ -36,7 +36,7 @@ def explain(*, word: str, watch: float | None, output: str) -> None:
 
             return explained(view, store, word, out.screen)
         job = find(view, place, word)
-        reasons = Reasons(view, now(), store.workers.all())
+        reasons = reasons_seen(view, store, now())
         reason = reasons.of(job)
         chain = behind(view, job, reason)
         links = [(role, other, reasons.of(other)) for role, other in chain]
@@ -77,6 +77,8 @@ def explain(*, word: str, watch: float | None, output: str) -> None:
 
 def _is_instance(view: View, word: str) -> bool:
     """Tell whether there is an instance of exactly that id, or one that is to begin."""
-    return bool(word) and (
-        view.get(Instance, word) is not None or any(one.parked is None for one in view.beginnings(word))
+    if not word:
+        return False
+    return view.get(Instance, word) is not None or any(
+        one.parked is None for one in seen(lambda: view.beginnings(word)) or ()
     )

@@ -84,7 +84,7 @@ def _shown(entry: Entry, screen: Screen) -> str:
     facts: dict[str, Any] = msgspec.json.decode(entry.event)
     at = entry.ts[11:23] if screen.is_terminal else entry.ts
     actor = facts.get("actor")
-    said = [f"{entry.seq:>8}", screen.faint(at), str(facts["type"]).ljust(20), safe(_subject(facts))]
+    said = [f"{entry.seq:>8}", screen.faint(safe(at)), safe(str(facts["type"])).ljust(20), safe(_subject(facts))]
     return "  ".join([*said, f"by {safe(str(actor))}"] if actor else said).rstrip()
 
 

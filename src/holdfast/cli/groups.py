@@ -9,11 +9,11 @@ from holdfast.cli import grouprows
 from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option, yes_option
 from holdfast.cli.ids import find_group
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.sight import reasons_seen
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import safe, say
 from holdfast.cli.values import Word
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
-from holdfast.engine.reasons import Reasons
 from holdfast.engine.records.groups import full_group, group_row, last_members
 from holdfast.model.commands import CancelGroup
 from holdfast.model.groups import GroupStatus
@@ -68,7 +68,7 @@ def show_group(*, group_id: str, limit: int | None, watch: float | None, output:
     def look(view: View, store: Store) -> Shown:
         at = now()
         group = find_group(view, place, group_id)
-        reasons = Reasons(view, at, store.workers.all())
+        reasons = reasons_seen(view, store, at)
         last = last_members(view, group.group_id)
         members = [(job, reasons.of(job)) for job in last[:most]]
         record = msgspec.structs.asdict(full_group(group, members))

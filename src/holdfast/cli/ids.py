@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from holdfast.cli.sight import seen
 from holdfast.cli.target import Target
 from holdfast.engine.records.reservations import active
 from holdfast.errors import (
@@ -51,7 +52,7 @@ def find(view: View, target: Target, word: str) -> Job:
         raise InvalidValue("an id must not be empty.", field="id")
     job = view.get(Job, word)
     if job is None:
-        found = view.ids_with_prefix(word, CANDIDATES + 1)
+        found = _beginning(view, word, Job)
         if len(found) > 1:
             raise _ambiguous(word, found)
         job = view.get(Job, found[0]) if found else None
@@ -75,7 +76,7 @@ def find_group(view: View, target: Target, word: str) -> Group:
         raise InvalidValue("an id must not be empty.", field="id")
     group = view.get(Group, word)
     if group is None:
-        found = view.ids_with_prefix(word, CANDIDATES + 1, Group)
+        found = _beginning(view, word, Group)
         if len(found) > 1:
             raise _ambiguous(word, found)
         group = view.get(Group, found[0]) if found else None
@@ -124,6 +125,11 @@ _NAMED: dict[type, tuple[type[NotFound], str]] = {
     Template: (TemplateNotFound, "template"),
     Schedule: (ScheduleNotFound, "schedule"),
 }
+
+
+def _beginning(view: View, word: str, kind: type[Job | Group]) -> Sequence[str]:
+    """Give ids that begin so. Whoever sees only what is their own gives ids whole."""
+    return seen(lambda: view.ids_with_prefix(word, CANDIDATES + 1, kind)) or ()
 
 
 def _ambiguous(word: str, found: Sequence[str]) -> AmbiguousId:

@@ -6,20 +6,23 @@ from holdfast.app.decisions import state_of as question_of
 from holdfast.app.instancestate import state_of
 from holdfast.cli.instancewords import ways_on
 from holdfast.cli.output import Record
+from holdfast.cli.sight import instance_reason_seen, say_left_out, seen
 from holdfast.cli.target import now
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.watching import Shown
 from holdfast.cli.workflowrows import InstanceSeen, badge, more
-from holdfast.engine.flowreasons import reason_in
 from holdfast.stores.protocol import Store, View
 
 
 def explained(view: View, store: Store, instance_id: str, screen: Screen) -> Shown:
     """Give the reason as a record, and as a page."""
     state = state_of(view, store.blobs, instance_id)
-    reason = reason_in(view, instance_id, now(), store.workers.all())
+    reason = instance_reason_seen(view, store, instance_id, now())
     questions = [one for one in map(question_of, view.decisions(instance_id)) if one.is_open]
-    jobs = [job.job_id for job in view.activities_of(instance_id) if not job.has_ended]
+    activities = seen(lambda: view.activities_of(instance_id))
+    if activities is None and any(line.startswith("activity ") for line in state.waiting_on):
+        say_left_out("the jobs of its activities")
+    jobs = [job.job_id for job in activities or () if not job.has_ended]
     ways = ways_on(state, reason, questions, jobs)
     record: Record = {
         "instance_id": state.id,

@@ -81,8 +81,8 @@ def _record(run: Run, numbered: NumberedLine) -> Record:
 def _shown(numbered: NumberedLine, screen: Screen) -> str:
     """Lay out one line; on a terminal its time of day is enough. Nothing is cut."""
     line = numbered.line
-    at = line.at[11:23] if screen.is_terminal else line.at
+    at = safe(line.at[11:23] if screen.is_terminal else line.at)
     origin = line.level or line.stream
     look = _LOOKS.get(origin)
-    word = origin.ljust(7)
+    word = safe(origin).ljust(7)
     return f"{screen.faint(at)}  {word if look is None else screen.paint(word, look)}  {safe(line.text)}"

@@ -12,6 +12,7 @@ from holdfast.cli.changing import actor, confirm, dry_run_option, reason_option,
 from holdfast.cli.ids import find, find_all, given
 from holdfast.cli.joblogs import logs
 from holdfast.cli.output import LIST_FORMS, Record, encoded, output_for, output_options
+from holdfast.cli.sight import SeenReasons, reasons_seen, say_left_out, workers_seen
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import put, safe, say
 from holdfast.cli.values import Duration, Moment, Word, moment_or_none, new_id, new_ids, payload_of, tags_of
@@ -67,7 +68,7 @@ def ls(
 
     def look(view: View, store: Store) -> Shown:
         at = now()
-        reasons = Reasons(view, at, store.workers.all())
+        reasons = reasons_seen(view, store, at)
         found = [(job, reasons.of(job)) for job in view.jobs(query)]
         records = [jobrows.row_record(job, reason) for job, reason in found]
         return records, lambda: jobrows.job_table(found, at, out.screen)
@@ -91,10 +92,12 @@ def show_jobs(*, ids: tuple[str, ...], only: str | None, watch: float | None, ou
     with_payloads = out.form in ("json", "jsonl") or (watch is not None and not out.screen.is_terminal)
 
     def look(view: View, store: Store) -> Shown:
-        at, workers = now(), store.workers.all()
-        reasons, said = Reasons(view, at, workers), progresses(workers)
+        at, workers = now(), workers_seen(store)
+        reasons, said = SeenReasons(view, store, at, workers), progresses(workers or ())
         known = [(job, reasons.of(job), view.runs(job.job_id)) for job in find_all(view, place, words)]
         found = [jobrows.Known(*one, said.get(one[2][-1].run_id) if one[2] else None) for one in known]
+        if workers is None and any(one.job.status is JobStatus.RUNNING for one in found):
+            say_left_out("how far a run is")
 
         def page() -> list[str]:
             pages = [jobrows.job_page(known, at, out.screen) for known in found]
@@ -151,8 +154,8 @@ def _wait(place: Target, words: list[str], timeout: float | None) -> list[Job]:
                 seq, found = view.seq, [_last(view, job_id) for job_id in ids]
                 going = [job for job in found if not job.has_ended]
                 if going and left is not None and left <= 0:
-                    job, reasons = going[0], Reasons(view, now(), reader.store.workers.all())
-                    why = reasons.of(job).sentence
+                    job = going[0]
+                    why = reasons_seen(view, reader.store, now()).of(job).sentence
                     raise TimeoutError(f"job {job.job_id} is {job.status} after {timeout:g} s: {why}. It goes on.")
             if not going:
                 return found

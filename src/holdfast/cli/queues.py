@@ -11,13 +11,13 @@ import msgspec
 from holdfast.cli import jobrows
 from holdfast.cli.changing import actor, dry_run_option, reason_option, send
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.sight import reasons_seen
 from holdfast.cli.tables import Column, lines
 from holdfast.cli.target import now, store_options, target
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.values import Duration, OrNone, Rate
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
-from holdfast.engine.reasons import Reasons
 from holdfast.engine.records.queues import HEAD, QueueRow, full_queue, queue_rows
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
@@ -116,7 +116,7 @@ def show_queue(*, name: str, watch: float | None, output: str) -> None:
                 f"queue {name} has no jobs and no settings.", hint="See `holdfast queues ls`.", queue=name
             )
         at = now()
-        reasons = Reasons(view, at, store.workers.all())
+        reasons = reasons_seen(view, store, at)
         head = list(reasons.ready(place.name, (name,), None, at))[:HEAD]
         found = [(job, reasons.of(job)) for job in head]
         record = msgspec.structs.asdict(full_queue(rows[0], reasons, at))

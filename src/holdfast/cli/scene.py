@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.cli.output import Record
 from holdfast.cli.pulse import Pulse, Rates, Recovery
+from holdfast.cli.sight import seen, workers_seen
 from holdfast.cli.target import Target, now
 from holdfast.cli.workerrows import Held, Staff, progresses, running, staff
 from holdfast.engine.records.queues import QueueRow, queue_rows
@@ -29,8 +30,9 @@ class Scene(NamedTuple):
     seq: int
     store: str
     durability: Durability
-    authority: Authority
-    rates: Rates
+    #: None: not for whoever asks, as are the rates and the workers then.
+    authority: Authority | None
+    rates: Rates | None
     recovery: Recovery | None
     queues: Sequence[QueueRow]
     #: Since when the job that waits longest could have run; None if none could.
@@ -38,11 +40,12 @@ class Scene(NamedTuple):
     running: Sequence[Held]
     #: Job id → what its run last said.
     progress: dict[str, Progress]
-    staff: Sequence[Staff]
+    staff: Sequence[Staff] | None
     #: Files of a store that people may write to, which could not be used.
     set_aside: int = 0
     #: Instances that run, as far as anybody counts.
-    instances: int = 0
+    #: None: workflows are not for whoever asks.
+    instances: int | None = 0
     #: Questions of these that wait for an answer.
     questions: int = 0
 
@@ -50,10 +53,17 @@ class Scene(NamedTuple):
         """Count the jobs of a status."""
         return sum(row.counts[status.value] for row in self.queues)
 
-    def workers(self) -> dict[str, int]:
+    def workers(self) -> dict[str, int] | None:
         """Count the workers by state."""
+        if self.staff is None:
+            return None
         states = [one.worker.state for one in self.staff]
         return {state.value: states.count(state) for state in WorkerState}
+
+    def left_out(self) -> list[str]:
+        """Name what whoever asks may not see."""
+        of_the_store = ["whether work is dispatched", "workers", "what happened lately"]
+        return [*of_the_store * (self.staff is None), *["workflows"] * (self.instances is None)]
 
 
 def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
@@ -61,26 +71,30 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
     at, space = now(), place.namespace
     rows = queue_rows(view, at, space)
     held = [one for one in running(view) if space in (None, one.job.namespace)]
-    known = [worker for worker in store.workers.all() if space in (None, worker.namespace)]
+    workers = workers_seen(store)
+    known = [worker for worker in workers or () if space in (None, worker.namespace)]
     said = progresses(known)
-    pulse.follow(store, view.seq)
-    going = view.instances(InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED))
+    query = InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED)
+    going = seen(lambda: view.instances(query))
+    # Whether work is dispatched, and the feed, belong to no namespace, as workers do.
+    if workers is not None:
+        pulse.follow(store, view.seq)
     return Scene(
         at=at,
         seq=view.seq,
         store=place.url,
         durability=store.promises.durability,
-        authority=view.get(Authority, AUTHORITY) or Authority(),
-        rates=pulse.rates(at),
+        authority=None if workers is None else view.get(Authority, AUTHORITY) or Authority(),
+        rates=None if workers is None else pulse.rates(at),
         recovery=pulse.recovery,
         queues=rows,
         oldest_due=_oldest_due(view, rows, at),
         running=held,
         progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
-        staff=staff(held, known),
+        staff=None if workers is None else staff(held, known),
         set_aside=store.set_aside() if isinstance(store, HandMade) else 0,
-        instances=len(going),
-        questions=sum(asked.is_open for one in going for asked in view.decisions(one.instance_id)),
+        instances=None if going is None else len(going),
+        questions=sum(asked.is_open for one in going or () for asked in view.decisions(one.instance_id)),
     )
 
 
@@ -100,12 +114,12 @@ def scene_record(scene: Scene) -> Record:
     return {
         "store": scene.store,
         "seq": scene.seq,
-        "dispatching": not scene.authority.dispatch_paused,
-        "dispatch_reason": scene.authority.dispatch_reason,
+        "dispatching": None if scene.authority is None else not scene.authority.dispatch_paused,
+        "dispatch_reason": None if scene.authority is None else scene.authority.dispatch_reason,
         "durability": scene.durability,
         "running": scene.count(JobStatus.RUNNING),
         "running_instances": scene.instances,
-        "open_decisions": scene.questions,
+        "open_decisions": None if scene.instances is None else scene.questions,
         "counts": {status.value: scene.count(status) for status in JobStatus},
         "oldest_due": scene.oldest_due,
         "reservations": [row.reservation for row in scene.queues if row.reservation is not None],

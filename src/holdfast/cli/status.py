@@ -8,6 +8,7 @@ from holdfast.cli.output import output_for, output_options
 from holdfast.cli.pulse import Pulse
 from holdfast.cli.queues import queue_table
 from holdfast.cli.scene import Scene, gather, scene_record
+from holdfast.cli.sight import say_left_out
 from holdfast.cli.tables import age, ago
 from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import Screen, safe
@@ -30,21 +31,23 @@ def status(*, watch: float | None, output: str) -> None:
 
     def look(view: View, store: Store) -> Shown:
         scene = gather(view, store, place, pulse)
+        say_left_out(*scene.left_out())
         return [scene_record(scene)], lambda: _page(scene, out.screen)
 
     show(place, out, watch, look, key="store", one=True)
 
 
 def _page(scene: Scene, screen: Screen) -> list[str]:
-    authority, recovery = scene.authority, scene.recovery
-    because = f": {authority.dispatch_reason}" if authority.dispatch_reason else ""
-    staff = ", ".join(f"{count} {state}" for state, count in scene.workers().items() if count)
+    authority, recovery, workers = scene.authority, scene.recovery, scene.workers()
+    because = f": {authority.dispatch_reason}" if authority is not None and authority.dispatch_reason else ""
+    is_paused = authority is not None and authority.dispatch_paused
+    staff = ", ".join(f"{count} {state}" for state, count in (workers or {}).items() if count)
     waiting = scene.count(JobStatus.QUEUED)
     shown = {
         "store": scene.store,
-        "dispatch": f"paused{because}" if authority.dispatch_paused else "on",
+        "dispatch": "" if authority is None else f"paused{because}" if is_paused else "on",
         "durability": scene.durability.value,
-        "workers": staff or "none",
+        "workers": "" if workers is None else staff or "none",
         "running": str(scene.count(JobStatus.RUNNING)),
         "waiting": f"{waiting}{_since(scene)}",
         "workflows": scene.instances and f"{scene.instances}{' or more' * (scene.instances == COUNTED)} running",
@@ -56,9 +59,9 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "clock": scene.at,
     }
     alarming = {
-        "dispatch": authority.dispatch_paused,
+        "dispatch": is_paused,
         "durability": scene.durability is Durability.RELAXED,
-        "workers": not scene.workers()["ready"] and waiting > 0,
+        "workers": workers is not None and not workers["ready"] and waiting > 0,
         "set aside": True,
     }
     titles = max(map(len, shown))

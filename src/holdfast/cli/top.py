@@ -25,6 +25,7 @@ import click
 from holdfast.cli.output import Output, Record, output_for, output_options
 from holdfast.cli.pulse import Pulse
 from holdfast.cli.scene import Scene, gather, scene_record
+from holdfast.cli.sight import say_left_out
 from holdfast.cli.target import Target, store_options, target
 from holdfast.cli.toppage import SORTS, Wishes, page
 from holdfast.cli.workerrows import worker_record
@@ -55,6 +56,7 @@ def top(*, output: str) -> None:
         return
     with place.reading() as reader, reader.look() as view:
         scene = gather(view, reader.store, place, Pulse())
+    say_left_out(*scene.left_out())
     out.record(_record(scene), lambda: page(scene, Wishes(), out.screen), key="store")
 
 
@@ -71,7 +73,7 @@ def _record(scene: Scene) -> Record:
         }
         for held in scene.running
     ]
-    staff = [worker_record(one) for one in scene.staff]
+    staff = None if scene.staff is None else [worker_record(one) for one in scene.staff]
     return {"as_of": scene.at, **scene_record(scene), "rates": scene.rates, "running_jobs": jobs, "staff": staff}
 
 

@@ -67,13 +67,17 @@ def page(scene: Scene, wishes: Wishes, screen: Screen, height: int | None = None
 
 def _head(scene: Scene, screen: Screen) -> list[str]:
     authority, rates, workers = scene.authority, scene.rates, scene.workers()
-    because = f": {safe(authority.dispatch_reason)}" if authority.dispatch_reason else ""
-    paused = screen.paint(f"dispatch is paused{because}", STUCK) if authority.dispatch_paused else "dispatching"
+    because = f": {safe(authority.dispatch_reason)}" if authority is not None and authority.dispatch_reason else ""
+    is_paused = authority is not None and authority.dispatch_paused
+    dispatching = "" if authority is None else "dispatching"
+    paused = screen.paint(f"dispatch is paused{because}", STUCK) if is_paused else dispatching
     relaxed = f"  {screen.paint('durability relaxed', STUCK)}" if scene.durability is Durability.RELAXED else ""
     oldest = "none" if scene.oldest_due is None else age(seconds_between(scene.oldest_due, scene.at))
-    staff = ", ".join(f"{count} {state}" for state, count in workers.items() if count) or "none"
+    staff = ", ".join(f"{count} {state}" for state, count in (workers or {}).items() if count)
     figures = (
-        {
+        {}
+        if rates is None
+        else {
             "enqueued": f"{rates.enqueued:.1f}/s",
             "completed": f"{rates.completed:.1f}/s",
             "failed": f"{rates.failed:.1f}/s",
@@ -83,10 +87,10 @@ def _head(scene: Scene, screen: Screen) -> list[str]:
             "waiting": f"{scene.count(JobStatus.QUEUED):,}",
             "oldest due": oldest,
             "running": str(scene.count(JobStatus.RUNNING)),
-            "workers": staff,
+            **({} if workers is None else {"workers": staff or "none"}),
         },
     )
-    told = ["  ".join(f"{screen.faint(title)} {value}" for title, value in row.items()) for row in figures]
+    told = ["  ".join(f"{screen.faint(title)} {value}" for title, value in row.items()) for row in figures if row]
     first = f"{scene.at[11:19]}Z  {paused}{relaxed}  "
     # A long path is cut rather than anything that matters more.
     store = safe(scene.store)
@@ -181,5 +185,6 @@ def _place(scene: Scene, sort: str, held: Held) -> tuple[float | str, str, str]:
 
 
 def _workers(scene: Scene, wishes: Wishes, screen: Screen) -> list[str]:
-    found = [one for one in scene.staff if _seeks(wishes, one.worker.worker_id, one.worker.host, *one.worker.queues)]
+    known = scene.staff or ()
+    found = [one for one in known if _seeks(wishes, one.worker.worker_id, one.worker.host, *one.worker.queues)]
     return worker_table(found, scene.at, screen)

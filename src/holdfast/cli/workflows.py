@@ -19,12 +19,12 @@ from holdfast.cli.flowhistories import history_of
 from holdfast.cli.flowrepairs import add_repairs
 from holdfast.cli.ids import given
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
+from holdfast.cli.sight import instance_reason_seen, say_left_out, seen
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import Duration, Word, new_id, payload_of
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.clock import SystemClock
-from holdfast.engine.flowreasons import reason_in
 from holdfast.errors import InvalidOperation, InvalidValue, WorkflowNotFound
 from holdfast.model.flowcommands import DeleteEnded, DeleteInstances
 from holdfast.model.instances import InstanceStatus
@@ -65,8 +65,12 @@ def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch
     def look(view: View, store: Store) -> Shown:
         query = InstanceQuery(statuses=statuses, orchestration_name=workflow, limit=limit)
         is_wanted = statuses is None or InstanceStatus.RUNNING in statuses
-        waiting = unbegun(view, now(), workflow) if is_wanted else []
-        ids = [*waiting, *(found.instance_id for found in view.instances(query))][:limit]
+        begun = [found.instance_id for found in view.instances(query)]
+        waiting = seen(lambda: unbegun(view, now(), workflow)) if is_wanted else []
+        if waiting is None:
+            say_left_out("instances that no worker has begun yet (`holdfast workflows show ID` shows one)")
+        # An instance may begin between two looks at a coordinator.
+        ids = list(dict.fromkeys([*(waiting or ()), *begun]))[:limit]
         rows = [_seen(view, store, one) for one in ids]
         records = [msgspec.structs.asdict(instance_row(*one)) for one in rows]
         return records, lambda: workflowrows.instance_table(rows, now(), out.screen)
@@ -76,7 +80,7 @@ def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch
 
 def _seen(view: View, store: Store, instance_id: str) -> workflowrows.InstanceSeen:
     state = state_of(view, store.blobs, instance_id)
-    return workflowrows.InstanceSeen(state, reason_in(view, instance_id, now(), store.workers.all()))
+    return workflowrows.InstanceSeen(state, instance_reason_seen(view, store, instance_id, now()))
 
 
 @workflows.command("show", cls=WatchCommand)

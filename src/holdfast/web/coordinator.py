@@ -33,6 +33,7 @@ from holdfast.web.limits import Limits
 from holdfast.web.lobby import Lobby
 from holdfast.web.muster import Muster
 from holdfast.web.pages import Pages
+from holdfast.web.transcripts import Transcripts
 
 log = logging.getLogger("holdfast.serve")
 
@@ -85,6 +86,8 @@ class Coordinator:
         self.census = Census(engine)
         #: The feed, for all who stream it.
         self.pages = Pages(engine.store.feed)
+        #: What runs of workers elsewhere say.
+        self.transcripts = Transcripts(engine.store.logs)
         self._keeper: Keeper | None = None
         self._serving: asyncio.Task[None] | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import chain
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from starlette.types import Scope
 
@@ -19,8 +19,9 @@ from holdfast.rules.hosts import is_loopback
 #: Bytes of a path, as it was sent.
 LONGEST_PATH = 4096
 #: A path may hold everything that ids and names may, encoded, and nothing that a reader could stumble over.
-_ODD = re.compile("[\x00-\x1f\x7f-\x9f\ufffd]")
-_CLIMBING = re.compile(r"(?:\A|/)\.{1,2}(?:/|\Z)")
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f]")
+#: Segments that proxies and clients take out of a path, encoded or not. Beside an encoded slash dots are part of an id.
+_CLIMBING = re.compile(rb"(?:\A|/)(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)
 #: Two of these could be read as either.
 _ONCE = (b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding")
 #: What a browser says of a page that is not this server's.
@@ -59,11 +60,20 @@ def flaw_in(scope: Scope, told: Told, longest: int) -> Turned | None:
         # A proxy's form, a whole address, or no path at all. This is no proxy.
         return _flawed("the target is no path", 400)
     path: str = scope["path"]
-    if b"//" in raw or _ODD.search(path):
+    if b"//" in raw or _ODD.search(path) or ("\ufffd" in path and not _is_text(raw)):
         return _flawed("the path holds what no path holds", 400)
-    if _CLIMBING.search(path):
+    if _CLIMBING.search(raw):
         return _flawed("the path climbs", 400)
     return None
+
+
+def _is_text(raw: bytes) -> bool:
+    """Tell whether a path is text once it is decoded."""
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _flaw_of_length(scope: Scope, told: Told) -> Turned | None:

@@ -28,6 +28,8 @@ class Outlet:
         #: The transport has enough.
         self._is_paused = False
         self._is_closed = False
+        #: What the other side sends is still taken from the system, though the last was said.
+        self._lingers = False
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -70,9 +72,10 @@ class Outlet:
         self._is_paused = False
         self._flow()
 
-    def close(self) -> None:
-        """Send what was written, then end the connection."""
+    def close(self, *, lingers: bool = False) -> None:
+        """Send what was written, then end the connection; if it lingers, only say that this was the last."""
         self._is_closed = True
+        self._lingers = lingers
         self._flow()
 
     def cut(self) -> None:
@@ -96,7 +99,9 @@ class Outlet:
             self._size -= min(len(part), PIECE)
             self._transport.write(part[:PIECE])
         if not self._waiting:
-            if self._is_closed:
+            if self._is_closed and not self._lingers:
                 self._transport.close()
+            elif self._is_closed and self._transport.can_write_eof():  # over TLS it cannot
+                self._transport.write_eof()
             if not self._is_paused:
                 self._writable.set()

@@ -33,6 +33,11 @@ _READABLE = frozenset({"0.0", "0.9", "1.0", "1.1"})
 _CONTINUE = b"100-continue"
 
 
+#: Seconds, and bytes, for which the rest of a body is thrown away that was answered before it had arrived. Closing on
+#: bytes that nobody has read makes the system drop the answer, too.
+LINGER_S, LINGER = 1.0, 32 << 20
+
+
 class _TooManyAhead(Exception):
     """One more request than may be sent without waiting for answers."""
 
@@ -56,6 +61,9 @@ class Conversation(asyncio.Protocol):
         self._is_paused = False
         #: Nothing is read any more.
         self._is_deaf = False
+        #: Ends a connection that throws away what arrives, and bytes it may still throw away.
+        self._lingering: asyncio.TimerHandle | None = None
+        self._left = LINGER
         #: Bytes since something came of them: a head, a piece of a body, an end.
         self._vain = 0
         self._target = b""
@@ -113,11 +121,16 @@ class Conversation(asyncio.Protocol):
         self._asked.clear()
         self._outlet.drop()
         self._is_deaf = True
+        if self._lingering is not None:
+            self._lingering.cancel()
         del self._parser  # which knows this connection
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; outside of a request it begins the next head."""
         if self._is_deaf:
+            self._left -= len(data)
+            if self._lingering is not None and self._left < 0:
+                self.close()
             return
         if self.head_since is None and not self._asked:
             self.head_since = self._loop.time()
@@ -229,8 +242,10 @@ class Conversation(asyncio.Protocol):
         self._state.total_requests += 1
         self._asked.popleft()
         self._open.rest(self)
-        if exchange.is_last:
+        if exchange.is_last and exchange.has_arrived:
             self.close()
+        elif exchange.is_last:
+            self._linger()
         elif self._asked:
             self._begin()
         else:
@@ -245,6 +260,15 @@ class Conversation(asyncio.Protocol):
         task = self._loop.create_task(self._asked[0].run(self._app))
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)
+
+    def _linger(self) -> None:
+        """Send what was written, and end when the other side does, or has sent enough for nothing."""
+        self._is_deaf = True
+        self._outlet.close(lingers=True)
+        self._lingering = self._loop.call_later(LINGER_S, self.close)
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def _pause(self) -> None:
         if not self._is_paused:

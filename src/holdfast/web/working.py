@@ -8,11 +8,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.errors import Forbidden, InvalidValue, PayloadTooLarge, WorkerNotFound
+from holdfast.errors import Forbidden, InvalidValue, PayloadTooLarge, RunNotFound, WorkerNotFound
 from holdfast.model.access import Access
 from holdfast.model.commands import Extend
 from holdfast.model.ids import RunId
-from holdfast.model.logs import LogLine
+from holdfast.model.jobs import Run
+from holdfast.model.logs import LogLine, admissible
 from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
 from holdfast.rules.seeing import may_hear, may_meet, may_speak
@@ -34,20 +35,21 @@ async def post_heartbeat(request: Request) -> Response:
     engine, muster = coordinator.engine, coordinator.muster
     if beat.worker is not None and (size := len(encode(beat.worker))) > coordinator.limits.note:
         raise PayloadTooLarge(f"worker: it says {size:,} bytes of itself. Nothing was done.", field="worker")
-    access, lines = access_of(request), beat.lines
+    access = access_of(request)
     # Before anything is done: what is refused has done nothing.
+    said = [(run_id, admissible(line)) for run_id, line in beat.lines]
     if beat.worker is not None and not may_meet(access, beat.worker):
         raise Forbidden(f"{access.name} does not work for namespace {beat.worker.namespace!r}. Nothing was done.")
     if access.namespaces is not None:
         await coordinator.in_thread(lambda: _demand_known(coordinator, access, worker_id))
-    if lines:
-        await coordinator.in_thread(lambda: _demand_voice(coordinator, access, lines))
+    if said:
+        await coordinator.in_thread(lambda: _demand_voice(coordinator, access, said))
     extensions = [Extend(job_id=one.job_id, token=one.token, lease_s=one.lease_s) for one in beat.leases]
     outcomes = await coordinator.decide(access, extensions) if extensions else []
 
     def tell() -> Wish | None:
-        if lines:
-            engine.store.logs.add(lines)
+        if said:
+            _keep(coordinator, said)
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
             now = engine.look().now
@@ -94,13 +96,15 @@ async def post_wish(request: Request) -> Response:
 async def post_lines(request: Request) -> Response:
     """Keep what runs say."""
     _demand(may_work(access_of(request)), request)
-    lines, coordinator = (await decoded(request, Lines)).lines, coordinator_of(request)
+    access, coordinator = access_of(request), coordinator_of(request)
+    lines = [(run_id, admissible(line)) for run_id, line in (await decoded(request, Lines)).lines]
 
-    def keep() -> None:
-        _demand_voice(coordinator, access_of(request), lines)
-        coordinator.engine.store.logs.add(lines)
+    def keep() -> bool:
+        _demand_voice(coordinator, access, lines)
+        return _keep(coordinator, lines)
 
-    await coordinator.in_thread(keep)
+    if lines and not await coordinator.in_thread(keep):
+        raise RunNotFound(f"there is no run {lines[0][0]!r:.100}. Nothing was kept.", run_id=lines[0][0][:100])
     return Response(status_code=204)
 
 
@@ -113,7 +117,7 @@ async def get_lines(request: Request) -> Response:
     def read() -> RunLines:
         with coordinator.engine.read() as view:
             _demand(may_hear(access_of(request), run_id, view), request)
-        return RunLines(list(coordinator.engine.store.logs.read(run_id, after, limit)))
+        return RunLines(coordinator.transcripts.page(run_id, after, limit))
 
     return answer(await coordinator.in_thread(read))
 
@@ -130,6 +134,14 @@ def _demand_voice(coordinator: Coordinator, access: Access, lines: Sequence[tupl
     with coordinator.engine.read() as view:
         if not may_speak(access, {run_id for run_id, _ in lines}, view):
             raise Forbidden(f"{access.name} may not speak for these runs. Nothing was done.")
+
+
+def _keep(coordinator: Coordinator, lines: Sequence[tuple[RunId, LogLine]]) -> bool:
+    """Keep the lines of runs that are there; tell whether one is."""
+    with coordinator.engine.read() as view:
+        known = {run_id for run_id in {run_id for run_id, _ in lines} if view.get(Run, run_id) is not None}
+    coordinator.transcripts.keep([(run_id, line) for run_id, line in lines if run_id in known])
+    return bool(known)
 
 
 def _demand(allowed: bool, request: Request) -> None:  # noqa: FBT001 - reads as a sentence where it is called

@@ -10,27 +10,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from holdfast.errors import InvalidOperation, InvalidValue
 from holdfast.model.artifacts import Artifact
 from holdfast.model.ids import RunId
+from holdfast.model.logs import MAX_LINE, Allowance, Stream
 from holdfast.model.payloads import NULL
 from holdfast.model.workers import Progress
 from holdfast.workers.artifacts import MAX_ARTIFACTS, take
 
-Stream = Literal["log", "stdout", "stderr"]
-
-#: Bytes of one line; the rest of it is cut.
-MAX_LINE = 8 * 1024
-#: Bytes of all lines of one run; what comes later is left out.
-MAX_LINES = 1 << 20
-
 #: Bytes of the list of a run's artifacts, far below what a record takes.
 MAX_LIST = 512 * 1024
-_FULL = f"… {MAX_LINES:,} bytes are kept of a run's lines; the rest is left out"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -81,7 +74,7 @@ class Scribe(Protocol):
 class RunNotes:
     """The notes of one execution, in the process of its worker."""
 
-    __slots__ = ("_advanced", "_bytes", "_forks", "_lock", "_open", "_run_id", "_scribe", "artifacts", "progress")
+    __slots__ = ("_advanced", "_allowance", "_forks", "_lock", "_open", "_run_id", "_scribe", "artifacts", "progress")
 
     def __init__(
         self, run_id: RunId, scribe: Scribe | None = None, advanced: Callable[[], None] = lambda: None
@@ -91,7 +84,7 @@ class RunNotes:
         self._forks = _forks
         self._run_id = run_id
         self._scribe = scribe
-        self._bytes = 0
+        self._allowance = Allowance()
         self._lock = threading.RLock()
         #: What was printed since the last end of a line.
         self._open: dict[Stream, str] = {}
@@ -132,16 +125,9 @@ class RunNotes:
             self._line(stream, "", line)
 
     def _line(self, stream: Stream, level: str, line: str) -> None:
-        if self._scribe is None or self._bytes > MAX_LINES:
-            return
-        raw = line.encode("utf-8", "backslashreplace")
-        if len(raw) > MAX_LINE:
-            mark = f" … {len(raw):,} bytes, cut".encode()
-            raw = raw[: MAX_LINE - len(mark)].decode(errors="ignore").encode() + mark
-        self._bytes += len(raw) + 1
-        if self._bytes > MAX_LINES:
-            raw, stream, level = _FULL.encode(), "log", ""
-        self._scribe.line(self._run_id, stream, level, raw.decode())
+        taken = None if self._scribe is None else self._allowance.take(stream, level, line)
+        if self._scribe is not None and taken is not None:
+            self._scribe.line(self._run_id, *taken)
 
     # --- progress and artifacts ---------------------------------------------------------------------------------------
 

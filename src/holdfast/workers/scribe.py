@@ -14,10 +14,9 @@ from collections.abc import Callable
 
 from holdfast.errors import StoreBusy
 from holdfast.model.ids import RunId
-from holdfast.model.logs import LogLine
+from holdfast.model.logs import LogLine, Stream
 from holdfast.model.times import Timestamp
 from holdfast.stores.protocol import Store
-from holdfast.workers.notes import Stream
 
 log = logging.getLogger("holdfast.worker")
 

@@ -12,7 +12,24 @@ from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine
 from holdfast.web.api.paging import cursor_of
 
-ODD = ["a/b", "..", ".", "a b", "é/日本", "%2F", "a?b#c", "<b>x</b>", "a.b.json", "'; drop --", "x" * 200]
+ODD = [
+    "a/b",
+    "..",
+    ".",
+    "a/../b",
+    "a/./b",
+    "../..",
+    "/..",
+    "a\ufffdb",
+    "a b",
+    "é/日本",
+    "%2F",
+    "a?b#c",
+    "<b>x</b>",
+    "a.b.json",
+    "'; drop --",
+    "x" * 200,
+]
 
 
 def test_a_job_is_made_leased_completed_and_read(api):

@@ -19,40 +19,41 @@ ONE, TWO = RunId("0198a1b2-0000-7000-8000-000000000001"), RunId("../no file \u20
 
 
 class Lines(Topic):
-    """What runs say."""
+    """What runs say. They are told to the authority, which alone takes lines of runs that nobody has made."""
 
     def test_lines_come_back_in_order_numbered_from_one(self, harness: Harness) -> None:
         logs = harness.store.logs
         first = [LogLine(harness.now, "log", "INFO", f"line {number} \u2028 ü") for number in range(3)]
         printed = LogLine(harness.now, "stdout", "", 'with "quotes"\tand\nbreaks')
-        logs.add([(ONE, first[0]), (TWO, printed), (ONE, first[1])])
-        logs.add([(ONE, first[2])])
+        harness.authority.store.logs.add([(ONE, first[0]), (TWO, printed), (ONE, first[1])])
+        harness.authority.store.logs.add([(ONE, first[2])])
         assert logs.read(ONE) == [NumberedLine(number, line) for number, line in enumerate(first, start=1)]
         assert logs.read(TWO) == [NumberedLine(1, printed)]
         assert logs.read(RunId("nobody")) == []
 
     def test_lines_are_read_page_by_page(self, harness: Harness) -> None:
         logs = harness.store.logs
-        logs.add([(ONE, LogLine(harness.now, "log", "INFO", str(number))) for number in range(1, 11)])
+        harness.authority.store.logs.add([(ONE, self._line(harness, str(number))) for number in range(1, 11)])
         assert [line.line_no for line in logs.read(ONE, after=3, limit=4)] == [4, 5, 6, 7]
         assert [line.line.text for line in logs.read(ONE, after=8)] == ["9", "10"]
         assert logs.read(ONE, after=10) == []
 
     def test_half_a_character_is_escaped_and_nothing_is_lost(self, harness: Harness) -> None:
-        harness.store.logs.add([(ONE, LogLine(harness.now, "stderr", "", "a\ud800b")), (ONE, self._line(harness, "c"))])
+        half = LogLine(harness.now, "stderr", "", "a\ud800b")
+        harness.authority.store.logs.add([(ONE, half), (ONE, self._line(harness, "c"))])
         assert [line.line.text for line in harness.store.logs.read(ONE)] == ["a\\ud800b", "c"]
 
     def test_lines_are_there_after_reopening_and_go_on(self, harness: Harness) -> None:
-        harness.store.logs.add([(ONE, self._line(harness, "before"))])
+        harness.authority.store.logs.add([(ONE, self._line(harness, "before"))])
         harness.reopen()
-        harness.store.logs.add([(ONE, self._line(harness, "after"))])
+        harness.authority.store.logs.add([(ONE, self._line(harness, "after"))])
         assert [line.line.text for line in harness.store.logs.read(ONE)] == ["before", "after"]
 
     def test_old_lines_are_forgotten_by_the_tick(self, harness: Harness) -> None:
         logs = harness.store.logs
-        logs.add([(ONE, self._line(harness, "old"))])
+        harness.authority.store.logs.add([(ONE, self._line(harness, "old"))])
         harness.advance(LOGS_S)
-        logs.add([(TWO, self._line(harness, "young"))])
+        harness.authority.store.logs.add([(TWO, self._line(harness, "young"))])
         harness.tick()
         assert (len(logs.read(ONE)), len(logs.read(TWO))) == (1, 1)
         harness.advance(SWEEP_EVERY_S)
@@ -60,8 +61,7 @@ class Lines(Topic):
         assert (len(logs.read(ONE)), len(logs.read(TWO))) == (0, 1)
 
     def test_a_sweep_of_lines_takes_no_more_than_it_may(self, harness: Harness) -> None:
-        logs = harness.store.logs
-        logs.add([(RunId(f"run {number}"), self._line(harness, "x")) for number in range(5)])
+        harness.authority.store.logs.add([(RunId(f"run {number}"), self._line(harness, "x")) for number in range(5)])
         assert [harness.authority.store.logs.sweep(FOREVER, 2) for _ in range(4)] == [2, 2, 1, 0]
 
     def _line(self, harness: Harness, text: str) -> LogLine:

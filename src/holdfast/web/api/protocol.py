@@ -147,6 +147,7 @@ ENDPOINTS = (
         query=NoQuery,
         body=Lines,
         answers={204: None},
+        refuses=(404,),
         roles=WORKS,
     ),
     Endpoint(

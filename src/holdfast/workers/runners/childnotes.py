@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.errors import BY_CODE, HoldfastError, InvalidOperation
 from holdfast.model.artifacts import Artifact
+from holdfast.model.logs import MAX_LINE, MAX_LINES, Stream
 from holdfast.model.workers import Progress
-from holdfast.workers.notes import MAX_LINE, MAX_LINES, Stream
 from holdfast.workers.runners.wire import Advanced, Keep, Kept, Message, NotKept, Said
 
 _encode = msgspec.json.Encoder().encode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model.artifacts import Artifact
+from holdfast.model.logs import Stream
 from holdfast.model.outcomes import Grant
 from holdfast.model.workers import Progress
-from holdfast.workers.notes import Stream
 from holdfast.workers.outcomes import Outcome
 from holdfast.workers.tasks import Origin
 
