@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.app.instances import Instance
 from holdfast.errors import (
     ActivityError,
     DecisionClosed,
@@ -124,7 +123,7 @@ def test_nobody_is_told_what_nobody_can_read(hf, onboard):
 
 
 def test_a_held_signal_waits_for_its_instance(hf, onboard):
-    later = Instance(hf, "later")
+    later = hf.instance("later", missing_ok=True)
     with pytest.raises(WorkflowNotFound, match="hold=seconds"):
         later.signal("paid", {"eur": 5})
     later.signal("paid", {"eur": 5}, hold=60)

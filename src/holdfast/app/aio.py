@@ -80,9 +80,9 @@ class AioHoldfast:
         """Give the run of that id."""
         return await asyncio.to_thread(self._app.run, run_id)
 
-    async def instance(self, instance_id: str) -> Instance[Any]:
+    async def instance(self, instance_id: str, *, missing_ok: bool = False) -> Instance[Any]:
         """Give a handle on the instance of that id."""
-        return await asyncio.to_thread(self._app.instance, instance_id)
+        return await asyncio.to_thread(self._app.instance, instance_id, missing_ok=missing_ok)
 
     async def instances(
         self, *, status: InstanceStatus | str | None = None, workflow: str | None = None, limit: int = 50

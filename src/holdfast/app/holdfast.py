@@ -268,10 +268,14 @@ class Holdfast(HasWorkflows):
 
     # --- workflows ----------------------------------------------------------------------------------------------------
 
-    def instance(self, instance_id: str) -> Instance[Any]:
-        """Give a handle on the instance of that id. Raises WorkflowNotFound."""
+    def instance(self, instance_id: str, *, missing_ok: bool = False) -> Instance[Any]:
+        """Give a handle on the instance of that id. Raises WorkflowNotFound, unless it need not be there yet.
+
+        >>> hf.instance("user-42", missing_ok=True).signal("paid", 9, hold=60)  # doctest: +SKIP
+        """
         handle: Instance[Any] = Instance(self, instance_id)
-        handle.status()
+        if not missing_ok:
+            handle.status()
         return handle
 
     def instances(
