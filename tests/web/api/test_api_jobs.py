@@ -258,15 +258,17 @@ def test_content_too_large_for_a_record_is_shown_whole(api):
 
 
 def test_a_heartbeat_whose_lines_are_refused_extends_nothing(api):
-    # By a token for one namespace, which holds a lease there and speaks for a run that is not.
-    api.post("/jobs?namespace=mine", {"job_type": "t", "job_id": "j"}, 201)
-    wish = Lease(worker_id="w", namespace="mine", lease_s=30)
-    (grant,) = api.engine.ask(wish).grants
+    # By a token for one namespace, which holds a lease there and speaks for a run of another.
+    grants = {}
+    for name, job_id in (("mine", "j"), ("theirs", "k")):
+        api.post(f"/jobs?namespace={name}", {"job_type": "t", "job_id": job_id}, 201)
+        (grants[name],) = api.engine.ask(Lease(worker_id="w", namespace=name, lease_s=30)).grants
+    grant = grants["mine"]
     line = {"at": "2026-01-01T00:00:00.000000Z", "stream": "log", "level": "INFO", "text": "x"}
     held = {"job_id": "j", "token": grant.token, "lease_s": 600}
     until, seq = api.get("/jobs/j")["lease_expires_at"], api.get("/jobs")["as_of"]
     api.clock.advance(10)
-    beat = {"leases": [held], "lines": [[grant.run_id, line], ["nobody", line]]}
+    beat = {"leases": [held], "lines": [[grant.run_id, line], [grants["theirs"].run_id, line]]}
     problem = api.post("/workers/w/heartbeat", beat, 403, role="here")
     assert "Nothing was done" in problem["detail"]
     assert (api.get("/jobs/j")["lease_expires_at"], api.get("/jobs")["as_of"]) == (until, seq)
