@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.access import LOCAL, Access, Role
 from holdfast.model.commands import Cancel, Command, Enqueue, Expire, Lease
-from holdfast.rules.access import _OWN, _SENDS, may_send, roles_for
+from holdfast.rules.access import _OWN, _SENDS, may_fetch_content, may_keep_content, may_send, roles_for
 
 
 def one(*roles, namespaces=None):
@@ -85,3 +85,9 @@ def test_a_kind_of_command_is_sent_by_its_role_and_by_admins_alone(tag):
         assert allowed == []
     else:
         assert allowed == [role for role in Role if role is Role.ADMIN or tag in SENT[role].split()]
+
+
+def test_who_only_reads_gets_content_and_puts_none():
+    for role in Role:
+        assert may_fetch_content(one(role))
+        assert may_keep_content(one(role)) == (role is not Role.READER)
