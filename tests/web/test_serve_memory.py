@@ -12,13 +12,16 @@ import msgspec
 import pytest
 from coordinators import running
 
+from holdfast.engine.maintenance import tick
 from holdfast.model.commands import Enqueue, NewJob
+from holdfast.model.retention import Retention
 from holdfast.stores.sqlite import batch
 from holdfast.testing.bench.mixed import REQUESTS, mixed_round
 from holdfast.testing.bench.raw import Connection
+from holdfast.testing.clock import ManualClock
 
 #: Rounds before the first look, and between the first and the last.
-WARM, WATCHED = 15, int(os.environ.get("HOLDFAST_SOAK_ROUNDS", "60"))
+WARM, WATCHED = 60, int(os.environ.get("HOLDFAST_SOAK_ROUNDS", "60"))
 _numbers = count()
 
 
@@ -55,14 +58,29 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+#: On `wal:` all that is kept is in memory: few ended jobs, and nothing that is remembered for some minutes.
+FEW, SOON_S = Retention(done_max=10, failed_max=10), 600
+
+
+def forget(serving, clock):
+    """Have removed what need not be kept, and a snapshot made, as time does."""
+    clock.advance(SOON_S)
+    assert tick(serving._engine, FEW).pruned
+    serving._engine.store.snapshot()
+
+
 @pytest.mark.timeout(600)
-def test_thousands_of_requests_of_all_kinds_leave_memory_as_it_was(tmp_path, caplog, monkeypatch):
+@pytest.mark.parametrize("scheme", ["sqlite", "wal"])
+def test_thousands_of_requests_of_all_kinds_leave_memory_as_it_was(scheme, tmp_path, caplog, monkeypatch):
     # Records that a store keeps at hand are many, and filled soon here.
     monkeypatch.setattr(batch, "KNOWN", 20)
-    with running(f"sqlite:{tmp_path / 'jobs'}") as serving:
+    clock = ManualClock()
+    with running(f"{scheme}:{tmp_path / 'jobs'}", clock=clock) as serving:
         asyncio.run(ask_for_everything(serving.url, WARM))
+        forget(serving, clock)
         before, bytes_before = blocks(), resident()
         asyncio.run(ask_for_everything(serving.url, WATCHED))
+        forget(serving, clock)
         grown, bytes_grown = blocks() - before, resident() - bytes_before
     requests = WATCHED * (REQUESTS + 2)
     assert requests >= 1000

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from holdfast.stores import accessfile
+from holdfast.web import heap
 from holdfast.web.limits import limits_of
 from holdfast.web.serving import HOST, PORT, Listening, Serving
 
@@ -65,6 +66,7 @@ def serve(
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = f"wal:{state / 'serve'}"
     _raise_descriptors()
+    heap.keep_small()
     listening = Listening(
         host=host,
         port=port,

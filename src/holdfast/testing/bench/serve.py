@@ -167,22 +167,36 @@ def soak(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Ite
                 hf.queue("default").set(retention=Retention(done_max=sizes.kept, failed_max=sizes.kept))
             if scheme == "sqlite":
                 calling.ask("batched", sizes.filling)
-            began, pause = time.monotonic(), threading.Event()
-            rounds = warm = most = 0
-            # The most of each time, not its last: what retention no longer keeps goes once a minute.
-            while (passed := time.monotonic() - began) < 1.25 * sizes.soak_s or not most:
-                calling.ask("mix", sizes.rounds, 4)
-                rounds += 4 * sizes.rounds
-                pause.wait(max(0.0, began + passed + sizes.pace_s - time.monotonic()))
-                if passed < sizes.soak_s / 4 or not warm:
-                    warm = max(warm, coordinator.memory())
-                else:
-                    most = max(most, coordinator.memory())
-            grown = most - warm
+            rounds, looks = _looks(coordinator, calling, sizes)
+            warming = max(1, sum(at < sizes.soak_s / 4 for at, _ in looks))
+            warm, most = (max(size for _, size in some) for some in (looks[:warming], looks[warming:]))
             yield Row(f"{scheme}: memory after warm-up", warm / 1e6, "MB", None, "", holds=True)
+            yield from _by_minute(looks)
+            grown = most - warm
             yield Row(f"{scheme}:   grown, {rounds:,} rounds of everything", grown / 1e6, "MB", None, "", holds=True)
             share = grown / warm
             yield Row(f"{scheme}:   of what there was", 100 * share, "%", None, "<= 10 %", share <= 0.1)
+
+
+def _looks(coordinator: Coordinator, calling: Calling, sizes: Sizes) -> tuple[int, list[tuple[float, int]]]:
+    """Ask for everything for as long as is to be watched; give the rounds, and what was seen when. At least twice."""
+    began, pause = time.monotonic(), threading.Event()
+    rounds, looks = 0, list[tuple[float, int]]()
+    while (passed := time.monotonic() - began) < 1.25 * sizes.soak_s or len(looks) < 2:
+        calling.ask("mix", sizes.rounds, 4)
+        rounds += 4 * sizes.rounds
+        pause.wait(max(0.0, began + passed + sizes.pace_s - time.monotonic()))
+        looks.append((passed, coordinator.memory()))
+    return rounds, looks
+
+
+def _by_minute(looks: Sequence[tuple[float, int]]) -> Iterator[Row]:
+    """Give the most of each minute, not its last: what retention no longer keeps goes once a minute."""
+    most: dict[int, int] = {}
+    for at, size in looks:
+        most[int(at // 60)] = max(size, most.get(int(at // 60), 0))
+    for minute, size in most.items():
+        yield Row(f"  most of minute {minute + 1}", size / 1e6, "MB", None, "", holds=True)
 
 
 def _bare(scheme: str, place: Path, count: int) -> float:
