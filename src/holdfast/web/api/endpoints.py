@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import Reasons
-from holdfast.errors import Forbidden, InvalidValue
+from holdfast.errors import Forbidden, IdReused, InvalidValue
 from holdfast.model.access import Access
 from holdfast.model.commands import Command
 from holdfast.model.ids import uuid5
@@ -56,7 +56,7 @@ class Ask(Generic[Q, B]):
         self.path = path
         self.query = query
         self.body = body
-        #: The command's id, if the caller chose one.
+        #: What the command's id is made from, if the caller chose something.
         self.key = request.headers.get("idempotency-key", "")
 
     @property
@@ -92,7 +92,7 @@ class Ask(Generic[Q, B]):
 
     @property
     def cmd(self) -> str:
-        """The id of a command that makes something: nobody else's, although they chose the same key."""
+        """The id of the command, empty without a key: nobody else's, although they chose the same key."""
         return self.new_id("command") if self.key else ""
 
     @property
@@ -177,7 +177,11 @@ class Ask(Generic[Q, B]):
         """Have a command decided; its outcome is durable. Raises what refuses it."""
         (outcome,) = await self.coordinator.decide(self.access, [command])
         if isinstance(outcome, Refusal):
-            raise outcome.error()
+            error = outcome.error()
+            # Of a key they know nothing but the key, not the id that was made from it.
+            if isinstance(error, IdReused) and self.key and error.facts.get("cmd") == self.cmd:
+                raise IdReused("the key of this request was used before, for something else. Nothing was changed.")
+            raise error
         return outcome
 
 

@@ -34,7 +34,7 @@ _REFS = "#/components/schemas/{name}"
 _HEADERS = {
     "If-Match": "The version that was read; another one is not overwritten.",
     "Last-Event-ID": "The last event a stream had; it goes on behind it.",
-    "Idempotency-Key": "The command's id, kept for an hour: a repetition gives the first outcome, another content 409.",
+    "Idempotency-Key": "The caller's own, kept for an hour: a repetition gives the first outcome, another content 409.",
 }
 
 

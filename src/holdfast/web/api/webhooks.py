@@ -89,7 +89,7 @@ async def create(ask: Ask[Query, WebhookBody]) -> Response:
     )
     chosen = default_id(ask.namespace, body.url) if body.webhook_id is None else body.webhook_id
     # A secret that is made is another one each time: then only the webhook's id tells a repetition.
-    cmd, allow = ask.key if made is None else "", tuple(ask.coordinator.webhook_allow)
+    cmd, allow = ask.cmd if made is None else "", tuple(ask.coordinator.webhook_allow)
     outcome = await ask.order(PutWebhook(webhook_id=chosen, webhook=new, allow=allow, cmd=cmd))
     assert isinstance(outcome, Saved)
     return told(WebhookMade(outcome.id, made), 201)
@@ -105,14 +105,14 @@ async def update(ask: Ask[Query, Any]) -> Response:
     changes: WebhookChanges = changes_of(ask.body)
     webhook_id = await id_within(ask, Webhook, ask.path["webhook_id"])
     allow = tuple(ask.coordinator.webhook_allow)
-    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.key))
+    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.cmd))
     return done(webhook_id)
 
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a webhook; what it is still owed is not sent."""
     webhook_id = await id_within(ask, Webhook, ask.path["webhook_id"])
-    await ask.order(DeleteWebhook(webhook_id=webhook_id, cmd=ask.key))
+    await ask.order(DeleteWebhook(webhook_id=webhook_id, cmd=ask.cmd))
     return gone()
 
 
@@ -162,7 +162,7 @@ async def get_delivery(ask: Ask[Query, None]) -> Response:
 async def redeliver(ask: Ask[Query, Empty]) -> Response:
     """Send a delivery again, with all its tries."""
     delivery_id = await id_within(ask, Delivery, ask.path["delivery_id"])
-    await ask.order(Redeliver(delivery_id=delivery_id, cmd=ask.key))
+    await ask.order(Redeliver(delivery_id=delivery_id, cmd=ask.cmd))
     return done(delivery_id)
 
 
