@@ -22,9 +22,10 @@ from holdfast.engine.maintenance import Report
 from holdfast.errors import CorruptState, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
-from holdfast.model.flowcommands import FetchActivity, FetchTurn, StartInstance
+from holdfast.model.flowcommands import AnswerDecision, FetchActivity, FetchTurn, StartInstance
 from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.rules.reaching import forbidden, may_ask, reaches_all
+from holdfast.rules.saying import signed
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Gathering, Submission
@@ -168,6 +169,8 @@ class Coordinator:
 
     def _owned(self, access: Access, command: Command) -> Command:
         """Write down who asks, and what no stranger can have."""
+        if access is not LOCAL and isinstance(command, AnswerDecision):
+            command = signed(command, access.name)
         changes: dict[str, object] = {}
         if access is not LOCAL:
             changes["actor"] = access.name
