@@ -24,6 +24,7 @@ from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import AnswerDecision, FetchActivity, FetchTurn, StartInstance
 from holdfast.model.outcomes import Outcome, Refusal
+from holdfast.model.retention import Retention
 from holdfast.rules.reaching import forbidden, may_ask, reaches_all
 from holdfast.rules.saying import signed
 from holdfast.web.bell import Bell
@@ -59,6 +60,7 @@ class Coordinator:
         *,
         keeps: bool = True,
         webhook_allow: Sequence[str] = (),
+        retention: Retention | None = None,
         limits: Limits | None = None,
     ) -> None:
         """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop.
@@ -69,6 +71,8 @@ class Coordinator:
         self._keeps = keeps
         #: Networks beside the public ones that webhooks may lie in.
         self.webhook_allow = webhook_allow
+        #: How long the store keeps what has ended.
+        self.retention = retention or Retention()
         self.limits = limits or Limits()
         self.muster = Muster(engine.store.workers, self.limits.workers)
         #: What recovery did before, and how often the store was served before, if it is known.
@@ -102,7 +106,7 @@ class Coordinator:
         self.bell.start()
         self._serving = asyncio.create_task(self.lobby.serve())
         if self._keeps:
-            self._keeper = Keeper(self.engine, failed, self.webhook_allow)
+            self._keeper = Keeper(self.engine, failed, self.webhook_allow, self.retention)
             self._keeper.start()
 
     async def close(self) -> None:
