@@ -38,7 +38,7 @@ from holdfast.rules.seeing import (
     started_by,
 )
 from holdfast.stores.http.lookups import LOOK_UPS
-from holdfast.stores.protocol import DeliveryQuery, InstanceQuery, JobQuery, QueueCount
+from holdfast.stores.protocol import DeliveryQuery, InstanceQuery, JobQuery, QueueCount, StartQuery
 
 SORTS = {
     "namespace": OF_NAMESPACE,
@@ -129,7 +129,7 @@ OF_INSTANCE = {
     "history": {"history_id": 1, "after": 0, "limit": None},
     "keys": {"instance_id": "i"},
 }
-QUERIES = {"jobs": {"query": JobQuery()}, "instances": {"query": InstanceQuery()}}
+QUERIES = {"jobs": {"query": JobQuery()}, "instances": {"query": InstanceQuery()}, "unbegun": {"query": StartQuery()}}
 ALL_GIVEN = {**GIVEN, **OF_INSTANCE, **QUERIES}
 FOUND = object()
 

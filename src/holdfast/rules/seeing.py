@@ -142,7 +142,7 @@ OF_FLOWS = frozenset(
         "activities", "activities_of", "affinities", "beginnings", "begun_by", "candidates", "children", "decisions",
         "execution_of", "executions", "flow_totals", "held_by", "history", "instances", "is_spoken_of", "keys",
         "leased", "mail", "mail_totals", "owned_queues", "starts_under", "stuck_turns", "timers", "turn_by_token",
-        "visible",
+        "unbegun", "visible",
     }
 )  # fmt: skip
 #: Times, and nothing of what they belong to.
@@ -161,7 +161,7 @@ WORKER_SEES = frozenset(
     }
 )  # fmt: skip
 #: Look-ups of whose query a client's name becomes a part.
-NARROWED = frozenset({"jobs", "instances"})
+NARROWED = frozenset({"jobs", "instances", "unbegun"})
 #: What a client may ask about what it submitted.
 CLIENT_SEES = NARROWED | {
     "get", "runs", "last_run", "run_by_token", "successors", "members",
