@@ -193,8 +193,13 @@ class View(State, Protocol):
         """Give the matching groups, newest first (created_at, then id, descending)."""
         ...
 
-    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
-        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order; of every namespace."""
+    def ids_with_prefix(
+        self, prefix: str, limit: int, kind: type[Job | Group] = Job, namespaces: Sequence[str] | None = None
+    ) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order.
+
+        - Of these namespaces, at a cost that does not grow with what lies in others; None: of every one.
+        """
         ...
 
     def counts(self) -> Sequence[QueueCount]:
