@@ -135,7 +135,8 @@ class FileLogs:
     def _place(self, run_id: RunId, after: int, size: int) -> int:
         """Give where the lines behind a number begin, if that is known; else 0."""
         with self._lock:
-            place = self._places.get(run_id, {}).get(after, 0)
+            places = self._places.get(run_id)
+            place = 0 if places is None else places.get(after, 0)
         return place if place <= size else 0
 
     def _remember(self, run_id: RunId, number: int, place: int) -> None:
