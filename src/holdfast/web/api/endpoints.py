@@ -39,6 +39,9 @@ T = TypeVar("T")
 #: Content that is no JSON of ours.
 BYTES, TEXT, EVENTS = "application/octet-stream", "text/plain", "text/event-stream"
 
+#: Ids that lead elsewhere in a path, however they are written.
+CLIMBING = (".", "..")
+
 #: Who may read what can be somebody's own.
 SEEN = "reader, operator, admin; client: what it submitted"
 
@@ -81,7 +84,14 @@ class Ask(Generic[Q, B]):
         return self.named or ""
 
     def id_of(self, chosen: str | None, *parts: str) -> str:
-        """Give the id that was chosen, or a new one."""
+        """Give the id that was chosen, or a new one. Raises InvalidValue for one that no path could name."""
+        if chosen in CLIMBING:
+            raise InvalidValue(
+                f"{chosen!r} is no id for what is made here: clients and proxies take it out of a path, so nothing "
+                "could be asked of it. Nothing was changed.",
+                hint="Choose another one.",
+                field="id" if parts[0] == "instance" else f"{parts[0]}_id",
+            )
         return self.new_id(*parts) if chosen is None else chosen
 
     def new_id(self, *parts: str) -> str:

@@ -166,7 +166,8 @@ async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
     """Make the jobs of nominal times of the past; `backfill_id` makes it repeatable."""
     body = ask.body
     since, until = parse_timestamp(body.since, "since"), parse_timestamp(body.until, "until")
-    chosen = ask.id_of(body.backfill_id, "backfill")
+    # It stands in no path, and may be anything.
+    chosen = ask.new_id("backfill") if body.backfill_id is None else body.backfill_id
     found = await ask.look(lambda view: _found(ask, view))
     fires = await ask.coordinator.in_thread(lambda: backfill_size(found, since, until))
     count, at = 0, since
