@@ -104,6 +104,20 @@ def test_what_a_program_made_is_reached_by_python(made, dots):
         assert run.history()
 
 
+def test_what_a_program_made_is_listed_and_reached_by_http_in_a_body(made):
+    api = httpx2.Client(base_url=f"{made}/api/v1", headers={"Authorization": "Bearer all"})
+    with api:
+        assert {*DOTS} <= {one["job_id"] for one in api.get("/jobs").json()["items"]}
+        for dots in DOTS:
+            seen = api.post("/look", json={"look": "get", "given": {"kind": "jobs", "key": dots}})
+            assert seen.json()["found"][1]["job_id"] == dots
+            assert api.post("/explain", json={"job_id": dots}).json()["reason"]["code"]
+            paused = {"command": "pause_queue", "queue": dots, "reason": "r"}
+            assert api.post("/commands", json={"commands": [paused]}).json()["outcomes"][0]["answer"] == "done"
+            resumed = {"command": "resume_queue", "queue": dots}
+            assert api.post("/commands", json={"commands": [resumed]}).json()["outcomes"][0]["answer"] == "done"
+
+
 def test_a_webhook_of_such_an_id_is_tried_by_python(made):
     with Holdfast(made, access_token="all") as hf:
         (hook,) = hf.webhooks()
