@@ -163,3 +163,9 @@ def test_what_is_said_twice_to_any_other_endpoint_is_refused_too(coordinator, st
     answer = httpx2.post(f"{coordinator.url}/api/v1/jobs", content=body)
     assert (answer.status_code, answer.json()["facts"]["field"]) == (422, "backoff.base_s")
     assert list(store.feed(0)) == []
+
+
+def test_what_a_look_up_is_given_is_said_once_too(coordinator):
+    sent = b'{"look": "get", "given": {"kind": "jobs", "key": "a", "key": "b"}}'
+    answer = httpx2.post(f"{coordinator.url}/api/v1/look", content=sent)
+    assert (answer.status_code, answer.json()["facts"]["field"]) == (422, "key")

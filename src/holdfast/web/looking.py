@@ -15,6 +15,7 @@ from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, See
 from holdfast.version import __version__
 from holdfast.web.bodies import answer, asks, decoded, seconds, whole
 from holdfast.web.coordinator import coordinator_of
+from holdfast.web.fields import demand_fields
 from holdfast.web.guard import access_of
 
 
@@ -25,6 +26,7 @@ async def post_look(request: Request) -> Response:
     coordinator, access = coordinator_of(request), access_of(request)
     what = look_up(look.look)
     given = what.given(look)
+    demand_fields(bytes(look.given), what.arguments)
     if sight_of(access, what.name, given) is Sight.NOTHING:
         raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
 
