@@ -8,7 +8,7 @@ import pytest
 from holdfast.app.speaking import cancel_command, signal_command
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import CreateGroup, Enqueue
-from holdfast.model.flowcommands import NewMessage, TellInstance
+from holdfast.model.flowcommands import AnswerDecision, NewMessage, TellInstance
 from holdfast.model.workitems import (
     ActivityCompleted,
     ExternalRaised,
@@ -16,10 +16,11 @@ from holdfast.model.workitems import (
     ResumeInstance,
     SubOrchCompleted,
     TimerFired,
+    decode_item,
     encode_item,
 )
 from holdfast.rules.access import may_send
-from holdfast.rules.saying import may_say
+from holdfast.rules.saying import may_say, signed
 from holdfast.testing.conformance.harness import new_job
 
 
@@ -82,3 +83,29 @@ def test_what_cannot_be_read_is_left_to_who_says_what_is_wrong_with_it():
     nonsense = TellInstance(message=NewMessage(item=msgspec.Raw(b'{"type":"Nonsense"}')))
     assert may_say(Access(name="x", roles=(Role.CLIENT,)), nonsense)
     assert not may_say(Access(name="x", roles=(Role.WORKER,)), nonsense)
+
+
+def answering(item):
+    return AnswerDecision(decision_id="d", message=NewMessage(item=msgspec.Raw(item)), by="me")
+
+
+@pytest.mark.parametrize("data", ['{"chosen":"yes","by":"me","more":[1]}', '{"chosen":"yes","more":[1]}'])
+def test_an_answer_is_of_who_gives_it_and_says_else_what_it_said(data):
+    made = signed(answering(encode_item(QueueMessage(instance="i", name="@decision/2", data=data))), "ann")
+    item = decode_item(made.message.item)
+    assert (made.by, item.instance, item.name) == ("ann", "i", "@decision/2")
+    assert msgspec.json.decode(item.data) == {"chosen": "yes", "more": [1], "by": "ann"}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        b"nothing",
+        b"{}",
+        encode_item(TimerFired(instance="i", execution_id=1, id=2, fire_at_ms=0)),
+        encode_item(QueueMessage(instance="i", name="@decision/2", data="yes")),
+        encode_item(QueueMessage(instance="i", name="@decision/2", data="[1]")),
+    ],
+)
+def test_what_is_no_answer_is_left_to_be_refused(item):
+    assert signed(answering(item), "ann") == answering(item)

@@ -38,7 +38,7 @@ from holdfast.rules.seeing import (
     started_by,
 )
 from holdfast.stores.http.lookups import LOOK_UPS
-from holdfast.stores.protocol import DeliveryQuery, InstanceQuery, JobQuery, QueueCount
+from holdfast.stores.protocol import DeliveryQuery, InstanceQuery, JobQuery, QueueCount, StartQuery
 
 SORTS = {
     "namespace": OF_NAMESPACE,
@@ -129,7 +129,7 @@ OF_INSTANCE = {
     "history": {"history_id": 1, "after": 0, "limit": None},
     "keys": {"instance_id": "i"},
 }
-QUERIES = {"jobs": {"query": JobQuery()}, "instances": {"query": InstanceQuery()}}
+QUERIES = {"jobs": {"query": JobQuery()}, "instances": {"query": InstanceQuery()}, "unbegun": {"query": StartQuery()}}
 ALL_GIVEN = {**GIVEN, **OF_INSTANCE, **QUERIES}
 FOUND = object()
 
@@ -303,12 +303,15 @@ def test_of_all_there_is_they_get_what_is_in_their_namespaces():
     assert list(shown(one(Role.READER), "counts", {}, Many(), lambda _: counts)) == counts
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3, 10, 11, 200])
-def test_so_many_ids_are_given_as_were_asked_for_however_many_others_lie_between_them(limit):
-    within, ids = one(Role.ADMIN, namespaces=("home",)), sorted(found.job_id for found in JOBS)
-    mine = [found for found in ids if Many().get(Job, found).namespace == "home"]
-    given = {"prefix": "a", "limit": limit, "kind": Job}
-    assert shown(within, "ids_with_prefix", given, Many(), lambda asked: ids[: asked["limit"]]) == mine[:limit]
+@pytest.mark.parametrize(
+    ("asked", "looked"), [(None, ["home", "other"]), (["other"], ["other"]), (["abroad", "home"], ["home"]), ([], [])]
+)
+def test_ids_are_looked_for_once_and_in_their_namespaces_alone(asked, looked):
+    within, looks = one(Role.ADMIN, namespaces=("home", "other")), []
+    given = {"prefix": "a", "limit": 3, "kind": Job, "namespaces": asked}
+    shown(within, "ids_with_prefix", given, Gone(), lambda one: looks.append(one) or [])
+    assert looks == [{**given, "namespaces": looked}]
+    assert shown(one(Role.ADMIN), "ids_with_prefix", given, Gone(), lambda one: one) == given
 
 
 @pytest.mark.parametrize("table", sorted(set(TABLES) - {"commands", "meta"}))

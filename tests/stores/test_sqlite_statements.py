@@ -28,6 +28,13 @@ SEARCHES = {
         "sqlite_autoindex_turns_1",
         "ix_queue_instance",
     ],
+    "ids_within": ["COVERING INDEX ix_jobs_list (namespace=?)"],
+    "group_ids_within": ["COVERING INDEX ix_groups_list (namespace=?)"],
+    "unbegun": [
+        "ix_queue_start (instance_id>?)",
+        "sqlite_autoindex_instances_1 (instance_id=?)",
+        "ix_queue_start (instance_id=? AND rowid<?)",
+    ],
     "ids_from": ["sqlite_autoindex_jobs_1 (job_id>?)"],
     "runs_of_job": ["ix_runs_job (job_id=?)"],
     "successors": ["ix_jobs_retry_of (retry_of=?)"],
@@ -143,6 +150,8 @@ SEARCHES = {
 }
 #: Blocks that may sort what they found: a job has few runs and few retries, a template few schedules.
 SORT = {
+    "ids_within",
+    "group_ids_within",
     "activities",
     "activities_of",
     "few_timed_mail",

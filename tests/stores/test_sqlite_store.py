@@ -22,11 +22,12 @@ from holdfast.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from holdfast.model.commands import Enqueue, Lease, NewJob
+from holdfast.model.commands import CreateGroup, Enqueue, Lease, NewJob
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.points import listening
-from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite import SqliteStore, lookups
 from holdfast.stores.sqlite import store as sqlite_store
 from holdfast.stores.sqlite.connections import translated
 
@@ -487,3 +488,48 @@ def test_nothing_is_written_when_nothing_changes(path, store, engine):
     store.trim("2000", 10)
     assert store.wait(99, 0) is False
     assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize("looked_at", [1, 3, 4, 1000])
+def test_ids_of_some_namespaces_are_the_same_however_they_are_looked_for(store, engine, monkeypatch, looked_at):
+    monkeypatch.setattr(lookups, "LOOKED_AT", looked_at)
+    spaces = {"a1": "x", "a2": "other", "a3": "other", "a4": "x", "a5": "y", "b": "x"}
+    for name, space in spaces.items():
+        new = NewJob(job_id=JobId(name), job_type="t", params=msgspec.Raw(b"{}"), namespace=space)
+        engine.ask(CreateGroup(group_id=f"of-{name}", namespace=space, members=(new,)))
+    with store.read() as view:
+        assert view.ids_with_prefix("a", 10, Job, ["x", "y"]) == ["a1", "a4", "a5"]
+        assert view.ids_with_prefix("a", 1, Job, ["y", "x"]) == ["a1"]
+        assert view.ids_with_prefix("", 10, Job, ["x"]) == ["a1", "a4", "b"]
+        assert view.ids_with_prefix("of-a", 10, Group, ["x", "y"]) == ["of-a1", "of-a4", "of-a5"]
+
+
+def test_ids_of_a_namespace_are_found_without_passing_those_of_others(store, engine):
+    jobs = tuple(
+        NewJob(job_id=JobId(f"a{at:03}"), job_type="t", params=msgspec.Raw(b"{}"), namespace="other")
+        for at in range(1000)
+    )
+    for batch in (jobs, [msgspec.structs.replace(job, job_id=JobId(f"b{job.job_id}")) for job in jobs]):
+        engine.ask(Enqueue(jobs=tuple(batch)))
+    engine.ask(Enqueue(jobs=(msgspec.structs.replace(jobs[0], job_id=JobId("z"), namespace="x"),)))
+    with store.read() as view:
+        rows = []
+        asked = view._db.execute
+
+        def counted(*given):
+            found = asked(*given).fetchall()
+            rows.append(len(found))
+            return _Rows(found)
+
+        class _Rows(list):
+            fetchall = list.copy
+
+        class _Db:
+            execute = staticmethod(counted)
+
+        view._db, db = _Db(), view._db
+        try:
+            assert view.ids_with_prefix("", 10, Job, ["x"]) == ["z"]
+        finally:
+            view._db = db
+        assert sum(rows) <= lookups.LOOKED_AT + 10

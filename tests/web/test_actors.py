@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from coordinators import running
 
+from holdfast import Holdfast
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Cancel, Complete, Enqueue, Lease, PauseQueue
 from holdfast.stores.http.store import HttpStore
@@ -54,3 +55,29 @@ def test_each_roles_changes_bear_its_name_whatever_it_claims(coordinator):
     assert "the-reader" not in {actor for _, actor in by}
     for store in opened.values():
         store.close()
+
+
+@pytest.mark.parametrize("by", ["somebody else", ""])
+def test_who_answered_a_question_is_who_asked_with_their_token_whatever_they_claim(coordinator, by):
+    opened = {role: Holdfast(coordinator.url, access_token=role.value) for role in (Role.ADMIN, Role.WORKER)}
+
+    def program(hf):
+        @hf.workflow(name="ask")
+        async def ask() -> str:
+            return await hf.decision("Send it?", ["yes", "no"])
+
+        return ask
+
+    asked, _ = [program(hf) for hf in opened.values()]
+    instance = asked.start()
+    opened[Role.WORKER].work(until_idle=True)
+    (question,) = opened[Role.ADMIN].decisions(instance=instance.id)
+    operator = Holdfast(coordinator.url, access_token=Role.OPERATOR.value)
+    operator.decision_record(question.id).resolve("yes", by=by)
+    assert question.record().by == "the-operator"
+    opened[Role.WORKER].work(until_idle=True)
+    # As the workflow was told, too.
+    assert instance.result(timeout=30) == "yes"
+    assert (question.record().chosen, question.record().by) == ("yes", "the-operator")
+    for hf in (*opened.values(), operator):
+        hf.close()

@@ -200,3 +200,38 @@ def test_over_http_a_client_lists_what_it_started_page_by_page(ask, limit):
     ids = [one["instance_id"] for one in found]
     assert ids[:1] == ["not begun"]
     assert len(ids) == len(set(ids)) == 4
+
+
+def starting(name):
+    return StartInstance(
+        message=NewMessage(
+            item=msgspec.Raw(encode_item(StartOrchestration(instance=name, orchestration="order", input="{}")))
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_what_a_client_started_is_listed_behind_any_number_of_others_that_nobody_has_begun(kind, tmp_path):
+    url = "memory:" if kind == "memory" else f"sqlite:{tmp_path / 'jobs.db'}"
+    with running(url, accesses=ACCESSES) as serving:
+        for who, names in (("rival", [f"{n:04}" for n in range(1100)]), ("shop", ["own-1", "own-2", "own-3"])):
+            store = HttpStore.open(serving.url, access_token=who)
+            store.decide([starting(name) for name in names])
+            store.close()
+
+        def pages(who, **params):
+            found, cursor = [], {}
+            while True:
+                page = httpx2.get(
+                    f"{serving.url}/api/v1/workflows",
+                    params={**params, **cursor},
+                    headers={"Authorization": f"Bearer {who}"},
+                ).json()
+                found.append([row["instance_id"] for row in page["items"]])
+                if page["next_cursor"] is None:
+                    return found
+                cursor = {"cursor": page["next_cursor"]}
+
+        assert [one for page in pages("shop", limit=2) for one in page] == ["own-1", "own-2", "own-3"]
+        assert [len(page) for page in pages("reader", limit=200)] == [200] * 5 + [103]
+        assert pages("shop", workflow="other") == [[]]

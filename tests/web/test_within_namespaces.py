@@ -23,7 +23,7 @@ from holdfast.rules.seeing import OF_THING, SIEVED
 from holdfast.rules.state import Lane
 from holdfast.stores.http.lookups import LOOK_UPS
 from holdfast.stores.http.store import HttpStore
-from holdfast.stores.protocol import DeliveryQuery, GroupQuery, InstanceQuery, JobQuery
+from holdfast.stores.protocol import DeliveryQuery, GroupQuery, InstanceQuery, JobQuery, StartQuery
 from holdfast.testing import ManualClock
 
 EVERYTHING = Access(name="all", roles=(Role.ADMIN,), digest=hashlib.sha256(b"all").hexdigest())
@@ -94,6 +94,7 @@ LOOKS = {
     "timers": ("i", 1, 1),
     "turn_by_token": (8,),
     "turn_of": ("many",),
+    "unbegun": (StartQuery(),),
     "unfollowed": (),
     "visible": ("i", NOW),
     "webhooks": ("",),

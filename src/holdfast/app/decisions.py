@@ -78,6 +78,7 @@ class Decision:
     def resolve(self, chosen: str | None = None, *, message: str | None = None, by: str = "") -> None:
         """Answer it: with one of its options, or with any text if it has none. The first answer wins.
 
+        Of who has an access token `by` is its name, whatever is said.
         Raises DecisionClosed if it was answered, has expired or is no longer asked; InvalidValue for an answer that is
         not among its options; DecisionNotFound.
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -12,15 +11,12 @@ from holdfast.app.decisions import DecisionState, state_of
 from holdfast.app.instancestate import InstanceState
 from holdfast.engine.records.shapes import fill, preview, shown
 from holdfast.flows.provider.contents import text_of
-from holdfast.model.instances import Execution, Instance, InstanceStatus, KeyValue, execution_key
+from holdfast.model.instances import Execution, InstanceStatus, KeyValue, execution_key
 from holdfast.model.payloads import NULL
-from holdfast.model.times import Timestamp
 from holdfast.rules.explain import Reason
 from holdfast.stores.beside.protocol import Blobs
 from holdfast.stores.protocol import View
 
-#: Instances that are looked at for those that nobody has begun.
-MOST_UNBEGUN = 1000
 #: Statuses that count as running: an execution that goes on as new ends, its instance does not.
 GOING = (InstanceStatus.RUNNING, InstanceStatus.CONTINUED_AS_NEW)
 
@@ -80,15 +76,3 @@ def _keys(blobs: Blobs, keys: Sequence[KeyValue]) -> dict[str, Any]:
     """Give the keys of an instance with their values, as the running execution sees them."""
     texts = {one.key: text_of(blobs, one.live) for one in keys}
     return {key: msgspec.json.decode(text) for key, text in texts.items() if text is not None}
-
-
-def unbegun(view: View, now: Timestamp, workflow: str | None) -> list[str]:
-    """Give instances that are started and that nobody has begun, as far as they are found among the first that wait.
-
-    Those that a worker has given back are held back a while, and found by the reason it gave.
-    """
-    given_back = (turn.instance_id for turn in view.stuck_turns())
-    found = dict.fromkeys(islice(chain(view.candidates(now), given_back), MOST_UNBEGUN))
-    waiting = [one for one in found if view.get(Instance, one) is None]
-    starts = {one: next((mail.orchestration for mail in view.beginnings(one)), None) for one in waiting}
-    return [one for one, name in starts.items() if workflow in (None, name)]

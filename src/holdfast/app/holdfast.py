@@ -20,6 +20,7 @@ from holdfast.app.lookout import Lookout
 from holdfast.app.options import TaskOptions, demand_limit
 from holdfast.app.queues import Dispatch, Queue
 from holdfast.app.reservations import TTL_S, Reservation
+from holdfast.app.retaining import checked
 from holdfast.app.schedules import Schedule, ScheduleOptions, Target, report_undeclared, synchronise
 from holdfast.app.tasks import Call, Task
 from holdfast.app.templates import Template
@@ -28,18 +29,16 @@ from holdfast.app.webhooks import Webhook, WebhookOptions
 from holdfast.app.workflows import HasWorkflows
 from holdfast.clock import Clock
 from holdfast.errors import InvalidOperation, InvalidValue, RunNotFound
-from holdfast.model.commands import Prune, Retention
+from holdfast.model.commands import Retention
 from holdfast.model.groups import GroupStatus
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import JobStatus, Run
 from holdfast.model.schedules import Schedule as ScheduleRecord
-from holdfast.model.shapes import misfit
 from holdfast.model.templates import Template as TemplateRecord
 from holdfast.model.webhooks import Webhook as WebhookRecord
 from holdfast.model.workers import WorkerInfo
 from holdfast.rules.addresses import parse_networks
-from holdfast.rules.values import problem_with
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers import context
 from holdfast.workers.context import Context, current
@@ -83,7 +82,7 @@ class Holdfast(HasWorkflows):
         if durability != "sync":
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
         super().__init__(url, namespace=namespace, clock=clock, access_token=access_token)
-        self.retention = _checked(retention or Retention())
+        self.retention = checked(retention or Retention())
         if self.retention.executions_max is not None:
             self.workflows.executions_max = self.retention.executions_max
         #: Networks that are not public and may be told of ended runs all the same.
@@ -401,18 +400,6 @@ def _networks(texts: Sequence[str]) -> tuple[str, ...]:
         raise InvalidValue(message, hint=f"Write [{texts!r:.80}].", field="webhook_allow")
     parse_networks(texts)
     return tuple(texts)
-
-
-def _checked(retention: Retention) -> Retention:
-    """Give it, if it is one. Raises InvalidValue: a worker would find out only when it first looks for what is old."""
-    sweep = Prune(retention=retention)
-    field = misfit(sweep)
-    if field is not None:
-        raise InvalidValue(f"retention: {field} is not of the type this field takes.", field=field)
-    refusal = problem_with(sweep)
-    if refusal is not None:
-        raise refusal.error()
-    return retention
 
 
 def _status(name: str) -> JobStatus:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from holdfast.app.decisions import state_of as question_of
-from holdfast.app.flowrecords import GOING, full_instance, instance_row, output_of, unbegun
+from holdfast.app.flowrecords import GOING, full_instance, instance_row, output_of
 from holdfast.app.instancestate import error_of, state_of
 from holdfast.app.speaking import cancel_command, signal_command, start_command
 from holdfast.cli import workflowrows
@@ -19,7 +19,7 @@ from holdfast.cli.flowhistories import history_of
 from holdfast.cli.flowrepairs import add_repairs
 from holdfast.cli.ids import given
 from holdfast.cli.output import LIST_FORMS, output_for, output_options
-from holdfast.cli.sight import instance_reason_seen, say_left_out, seen
+from holdfast.cli.sight import instance_reason_seen
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import safe
 from holdfast.cli.values import Duration, Word, new_id, payload_of
@@ -31,7 +31,7 @@ from holdfast.model.instances import InstanceStatus
 from holdfast.model.outcomes import Begun, Deleted, Outcome
 from holdfast.model.times import Timestamp
 from holdfast.stores.deadline import keeping_to
-from holdfast.stores.protocol import InstanceQuery, Store, View
+from holdfast.stores.protocol import InstanceQuery, StartQuery, Store, View
 
 _id = click.argument("instance_id", metavar="ID")
 #: Instances of one `prune`.
@@ -66,11 +66,10 @@ def ls(*, status: InstanceStatus | None, workflow: str | None, limit: int, watch
         query = InstanceQuery(statuses=statuses, orchestration_name=workflow, limit=limit)
         is_wanted = statuses is None or InstanceStatus.RUNNING in statuses
         begun = [found.instance_id for found in view.instances(query)]
-        waiting = seen(lambda: unbegun(view, now(), workflow)) if is_wanted else []
-        if waiting is None:
-            say_left_out("instances that no worker has begun yet (`holdfast workflows show ID` shows one)")
+        asked = StartQuery(orchestration_name=workflow, limit=limit)
+        waiting = [start.instance_id for start in view.unbegun(asked)] if is_wanted else []
         # An instance may begin between two looks at a coordinator.
-        ids = list(dict.fromkeys([*(waiting or ()), *begun]))[:limit]
+        ids = list(dict.fromkeys([*waiting, *begun]))[:limit]
         rows = [_seen(view, store, one) for one in ids]
         records = [msgspec.structs.asdict(instance_row(*one)) for one in rows]
         return records, lambda: workflowrows.instance_table(rows, now(), out.screen)

@@ -14,8 +14,11 @@ import msgspec
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Command, CreateGroup, Enqueue, NewJob, StartDirect
 from holdfast.model.decisions import OURS
-from holdfast.model.flowcommands import TellInstance
-from holdfast.model.workitems import CancelInstance, ExternalRaised, QueueMessage, decode_item
+from holdfast.model.flowcommands import AnswerDecision, NewMessage, TellInstance
+from holdfast.model.workitems import CancelInstance, ExternalRaised, QueueMessage, decode_item, encode_item
+
+#: An answer, whatever it says.
+_said: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def may_say(access: Access, command: TellInstance) -> bool:
@@ -36,6 +39,23 @@ def may_say(access: Access, command: TellInstance) -> bool:
             return Role.OPERATOR in access.roles
         case _:
             return False
+
+
+def signed(command: AnswerDecision, name: str) -> AnswerDecision:
+    """Give an answer as that of somebody, whoever it claims to be of: a workflow may go by who has answered it.
+
+    What cannot be read stays as it is, to be refused at admission.
+    """
+    try:
+        item = decode_item(command.message.item)
+        if not isinstance(item, QueueMessage):
+            return command
+        said = _said.decode(item.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return command
+    data = msgspec.json.encode({**said, "by": name}).decode()
+    message = NewMessage(item=msgspec.Raw(encode_item(msgspec.structs.replace(item, data=data))))
+    return msgspec.structs.replace(command, message=message, by=name)
 
 
 def claims_too_much(command: Command) -> bool:

@@ -142,7 +142,7 @@ OF_FLOWS = frozenset(
         "activities", "activities_of", "affinities", "beginnings", "begun_by", "candidates", "children", "decisions",
         "execution_of", "executions", "flow_totals", "held_by", "history", "instances", "is_spoken_of", "keys",
         "leased", "mail", "mail_totals", "owned_queues", "starts_under", "stuck_turns", "timers", "turn_by_token",
-        "visible",
+        "unbegun", "visible",
     }
 )  # fmt: skip
 #: Times, and nothing of what they belong to.
@@ -161,7 +161,7 @@ WORKER_SEES = frozenset(
     }
 )  # fmt: skip
 #: Look-ups of whose query a client's name becomes a part.
-NARROWED = frozenset({"jobs", "instances"})
+NARROWED = frozenset({"jobs", "instances", "unbegun"})
 #: What a client may ask about what it submitted.
 CLIENT_SEES = NARROWED | {
     "get", "runs", "last_run", "run_by_token", "successors", "members",
@@ -216,19 +216,10 @@ def shown(access: Access, look: str, given: Given, state: State, find: Callable[
     if look not in SIEVED or access.namespaces is None:
         return find(given)
     if look == "ids_with_prefix":
-        return _first_ids(given, lambda one: is_within(access, home_of(state.get(given["kind"], one))), find)
+        asked = given.get("namespaces")
+        theirs = [one for one in access.namespaces if asked is None or one in asked]
+        return find({**given, "namespaces": theirs})
     return (one for one in find(given) if is_within(access, home_of(one)))
-
-
-def _first_ids(given: Given, keep: Callable[[str], bool], find: Callable[[Given], Any]) -> list[str]:
-    """Give the first so many ids that are kept, however many others lie between them."""
-    limit = asked = given["limit"]
-    while True:
-        found = find({**given, "limit": asked})
-        kept = [one for one in found if keep(one)]
-        if len(kept) >= limit or len(found) < asked:
-            return kept[:limit]
-        asked *= 2
 
 
 def _thing(look: str, given: Given, state: State) -> Record | None:

@@ -31,7 +31,7 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp
 from holdfast.rules.state import Lane
 from holdfast.stores.ordered import OrderedSet
-from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals
+from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals, StartQuery
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -298,6 +298,21 @@ class Flowlines:
             if (query.statuses is None or instance.status in query.statuses)
             and query.orchestration_name in (None, instance.orchestration_name)
             and query.parent in (None, instance.parent_instance_id)
+        )
+        return list(islice(wanted, query.limit))
+
+    def unbegun(self, query: StartQuery) -> Sequence[Message]:
+        """Give the first starts of the matching instances that have no record, by id."""
+        waiting = sorted(
+            one for one, box in self._mail.items() if box.begins and one > query.after and one not in self._instances
+        )
+        starts = (next((start for start in self.beginnings(one) if start.is_to_begin), None) for one in waiting)
+        wanted = (
+            start
+            for start in starts
+            if start is not None
+            and query.orchestration_name in (None, start.orchestration)
+            and query.submitted_by in (None, start.submitted_by)
         )
         return list(islice(wanted, query.limit))
 

@@ -14,7 +14,7 @@ from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.ids import JobId
-from holdfast.model.instances import Instance, InstanceStatus
+from holdfast.model.instances import Instance, InstanceStatus, Message
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Outcome
 from holdfast.model.records import Record
@@ -146,6 +146,19 @@ class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     limit: int | None = None
 
 
+class StartQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which instances to list that nobody has begun, by id."""
+
+    #: None for any.
+    orchestration_name: str | None = None
+    #: The access token that started them.
+    submitted_by: str | None = None
+    #: Only those behind this id, the last one of the page before.
+    after: str = ""
+    #: None for all.
+    limit: int | None = None
+
+
 class FlowTotals(msgspec.Struct, frozen=True, kw_only=True):
     """How many instances, executions and events there are."""
 
@@ -180,8 +193,13 @@ class View(State, Protocol):
         """Give the matching groups, newest first (created_at, then id, descending)."""
         ...
 
-    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
-        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order; of every namespace."""
+    def ids_with_prefix(
+        self, prefix: str, limit: int, kind: type[Job | Group] = Job, namespaces: Sequence[str] | None = None
+    ) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order.
+
+        - Of these namespaces, at a cost that does not grow with what lies in others; None: of every one.
+        """
         ...
 
     def counts(self) -> Sequence[QueueCount]:
@@ -190,6 +208,15 @@ class View(State, Protocol):
 
     def instances(self, query: InstanceQuery) -> Sequence[Instance]:
         """Give the matching instances, newest first."""
+        ...
+
+    def unbegun(self, query: StartQuery) -> Sequence[Message]:
+        """Give the starts of the matching instances that have no record yet, of each the first, by id of the instance.
+
+        - Among them are those that wait for a time, for a worker, or for another one of their schedule to end, and
+          those whose first turn is under way.
+        - Not among them is what was set aside.
+        """
         ...
 
     def flow_totals(self) -> FlowTotals:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import wraps
 from typing import TypeVar
 
 import msgspec
@@ -13,9 +14,11 @@ from starlette.responses import Response
 from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.stores.http.packing import unpacked
 from holdfast.stores.http.wire import encode
+from holdfast.web.fields import demand_fields, misread
 from holdfast.web.guard import limits_for
 
 T = TypeVar("T")
+_Handler = Callable[[Request], Awaitable[Response]]
 
 #: Digits, no more than the largest number has that is counted here.
 _WHOLE = re.compile(r"[0-9]{1,19}")
@@ -52,16 +55,45 @@ async def pieces_of(request: Request, most: int) -> AsyncIterator[bytes]:
 
 
 async def decoded(request: Request, kind: type[T]) -> T:
-    """Read a body as one struct. Raises InvalidValue for what is none."""
+    """Read a body as one struct. Raises InvalidValue, with the path of the field, for what is none or says more."""
+    raw = await body_of(request)
     try:
-        return msgspec.json.decode(await body_of(request), type=kind)
+        found = msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as problem:
+        raise misread("the body", problem) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise InvalidValue(f"the body cannot be read: {problem}. Nothing was done.") from problem
+        raise InvalidValue(f"the body is not JSON: {problem}. Nothing was done.", field="") from None
+    demand_fields(raw, kind)
+    return found
 
 
 def answer(content: object, status: int = 200) -> Response:
     """Write an answer."""
     return Response(encode(content), status, media_type="application/json")
+
+
+def asks(*names: str) -> Callable[[_Handler], _Handler]:
+    """Say what may be asked for in the query of an endpoint; anything else, or one twice, is refused first."""
+
+    def asking(handler: _Handler) -> _Handler:
+        @wraps(handler)
+        async def asked(request: Request) -> Response:
+            if request.scope["query_string"]:
+                _demand_query(request, names)
+            return await handler(request)
+
+        return asked
+
+    return asking
+
+
+def _demand_query(request: Request, names: Sequence[str]) -> None:
+    left = list(names)
+    for name, _ in request.query_params.multi_items():
+        if name not in left:
+            why = "is given twice" if name in names else "there is no such parameter here"
+            raise InvalidValue(f"{name[:200]}: {why}. Nothing was done.", field=name[:200])
+        left.remove(name)
 
 
 def whole(request: Request, name: str, default: int, most: int) -> int:

@@ -12,6 +12,7 @@ import click
 from holdfast.stores import accessfile
 from holdfast.web import heap
 from holdfast.web.limits import limits_of
+from holdfast.web.retaining import retention_of
 from holdfast.web.serving import HOST, PORT, Listening, Serving
 
 
@@ -43,6 +44,12 @@ from holdfast.web.serving import HOST, PORT, Listening, Serving
     metavar="NETWORK",
     help="A network that webhooks may lie in, such as 10.0.0.0/8; by default they go to public addresses only.",
 )
+@click.option(
+    "--retention",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="How long, or how many of, what has ended is kept, such as done_s=2d, failed_max=1000 or feed_s=30d.",
+)
 @click.option("--limit", multiple=True, metavar="NAME=VALUE", help="Change a limit, such as body=16777216 or rate=500.")
 def serve(
     *,
@@ -54,6 +61,7 @@ def serve(
     tls_key: str | None,
     behind_proxy: tuple[str, ...],
     webhook_allow: tuple[str, ...],
+    retention: tuple[str, ...],
     limit: tuple[str, ...],
 ) -> None:
     """Be the authority over a store, for workers and programs elsewhere: Holdfast("http://127.0.0.1:8480").
@@ -75,6 +83,7 @@ def serve(
         tls_key=tls_key,
         behind_proxy=behind_proxy,
         webhook_allow=webhook_allow,
+        retention=retention_of(retention),
         limits=limits_of(limit),
     )
     serving = Serving(store, listening)

@@ -10,12 +10,13 @@ from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.model.commands import Lease
 from holdfast.model.outcomes import Refusal
 from holdfast.stores.http.wire import LONGEST_WAIT_S, MOST_COMMANDS, Commands, LeaseWish, Outcomes
-from holdfast.web.bodies import answer, decoded
+from holdfast.web.bodies import answer, asks, decoded
 from holdfast.web.coordinator import coordinator_of
 from holdfast.web.guard import access_of
 from holdfast.web.leaving import while_there
 
 
+@asks()
 async def post_commands(request: Request) -> Response:
     """Decide a batch: each command atomic alone, answered in order, durable together."""
     batch = (await decoded(request, Commands)).commands
@@ -24,6 +25,7 @@ async def post_commands(request: Request) -> Response:
     return answer(Outcomes(await coordinator_of(request).decide(access_of(request), batch)))
 
 
+@asks()
 async def post_lease(request: Request) -> Response:
     """Lease, and wait for work if there is none."""
     wish = await decoded(request, LeaseWish)

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.errors import BlobMissing, Forbidden, InvalidValue
 from holdfast.rules.access import may_fetch_content, may_keep_content
 from holdfast.stores.beside.protocol import BlobDraft, Blobs, Streaming
-from holdfast.web.bodies import pieces_of
+from holdfast.web.bodies import asks, pieces_of
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of, limits_for
 from holdfast.web.problems import response_to
@@ -31,6 +31,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 PIECE = 1 << 20
 
 
+@asks()
 async def put_blob(request: Request) -> Response:
     """Keep content under the hash it has."""
     digest, coordinator = _digest(request), coordinator_of(request)
@@ -57,6 +58,7 @@ async def put_blob(request: Request) -> Response:
     return Response(status_code=204)
 
 
+@asks()
 async def get_blob(request: Request) -> Response:
     """Give content, or to HEAD only whether it is there."""
     digest, coordinator = _digest(request), coordinator_of(request)

@@ -22,9 +22,11 @@ from holdfast.engine.maintenance import Report
 from holdfast.errors import CorruptState, HoldfastError, StoreFailed
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
-from holdfast.model.flowcommands import FetchActivity, FetchTurn, StartInstance
+from holdfast.model.flowcommands import AnswerDecision, FetchActivity, FetchTurn, StartInstance
 from holdfast.model.outcomes import Outcome, Refusal
+from holdfast.model.retention import Retention
 from holdfast.rules.reaching import forbidden, may_ask, reaches_all
+from holdfast.rules.saying import signed
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Gathering, Submission
@@ -58,6 +60,7 @@ class Coordinator:
         *,
         keeps: bool = True,
         webhook_allow: Sequence[str] = (),
+        retention: Retention | None = None,
         limits: Limits | None = None,
     ) -> None:
         """Offer an engine that has recovered; `failed` is told, once, in the loop, when it must stop.
@@ -68,6 +71,8 @@ class Coordinator:
         self._keeps = keeps
         #: Networks beside the public ones that webhooks may lie in.
         self.webhook_allow = webhook_allow
+        #: How long the store keeps what has ended.
+        self.retention = retention or Retention()
         self.limits = limits or Limits()
         self.muster = Muster(engine.store.workers, self.limits.workers)
         #: What recovery did before, and how often the store was served before, if it is known.
@@ -101,7 +106,7 @@ class Coordinator:
         self.bell.start()
         self._serving = asyncio.create_task(self.lobby.serve())
         if self._keeps:
-            self._keeper = Keeper(self.engine, failed, self.webhook_allow)
+            self._keeper = Keeper(self.engine, failed, self.webhook_allow, self.retention)
             self._keeper.start()
 
     async def close(self) -> None:
@@ -168,6 +173,8 @@ class Coordinator:
 
     def _owned(self, access: Access, command: Command) -> Command:
         """Write down who asks, and what no stranger can have."""
+        if access is not LOCAL and isinstance(command, AnswerDecision):
+            command = signed(command, access.name)
         changes: dict[str, object] = {}
         if access is not LOCAL:
             changes["actor"] = access.name

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.errors import Forbidden, InvalidValue
 from holdfast.points import reach
 from holdfast.rules.access import may_read_all, what_it_takes
-from holdfast.web.bodies import answer, whole
+from holdfast.web.bodies import answer, asks, whole
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
 from holdfast.web.pages import Piece
@@ -30,6 +30,7 @@ STREAM = "text/event-stream"
 DIGITS = 18
 
 
+@asks("after")
 async def get_feed(request: Request) -> Response:
     """Give the events above `after`, or above the last one a stream had."""
     access = access_of(request)

@@ -24,17 +24,24 @@ from holdfast.workers.webhooks.sending import Sender
 class Keeper:
     """Keeps one store, in a thread of its own."""
 
-    def __init__(self, engine: Engine, failed: Callable[[BaseException], None], allow: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        failed: Callable[[BaseException], None],
+        allow: Sequence[str] = (),
+        retention: Retention | None = None,
+    ) -> None:
         """Keep the engine's store; `failed` is told, in that thread, what it ended with.
 
-        Deliveries go to public addresses, and to the networks that `allow` names.
+        Deliveries go to public addresses, and to the networks that `allow` names. What has ended is kept as `retention`
+        says, where its queue or its workflow says nothing.
         """
         self._failed = failed
         slots = Slots(1, engine.time.clock.monotonic, lambda _desk: {})
         sender = Sender(allow=parse_networks(allow))
         self._chores = Chores(engine, slots.poke, None, Courier(engine, sender, slots.poke))
         scope = Scope(worker_id="coordinator", namespace="", queues=("default",), tasks=Registry())
-        self._pump = Pump(engine, slots, scope, Retention(), self._chores)
+        self._pump = Pump(engine, slots, scope, retention or Retention(), self._chores)
         self._pump.quiet()
         self._thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
 

@@ -13,17 +13,20 @@ from holdfast.rules.seeing import Sight, shown, sight_of
 from holdfast.stores.http.lookups import look_up
 from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, Seen
 from holdfast.version import __version__
-from holdfast.web.bodies import answer, decoded, seconds, whole
+from holdfast.web.bodies import answer, asks, decoded, seconds, whole
 from holdfast.web.coordinator import coordinator_of
+from holdfast.web.fields import demand_fields
 from holdfast.web.guard import access_of
 
 
+@asks()
 async def post_look(request: Request) -> Response:
     """Do one look-up."""
     look = await decoded(request, Look)
     coordinator, access = coordinator_of(request), access_of(request)
     what = look_up(look.look)
     given = what.given(look)
+    demand_fields(bytes(look.given), what.arguments)
     if sight_of(access, what.name, given) is Sight.NOTHING:
         raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
 
@@ -35,6 +38,7 @@ async def post_look(request: Request) -> Response:
     return answer(await coordinator.in_thread(see))
 
 
+@asks("after", "wait")
 async def get_changes(request: Request) -> Response:
     """Wait for an event above `after`; say up to where events go."""
     after, wait_s = whole(request, "after", 0, 2**62), seconds(request, "wait", LONGEST_WAIT_S)
@@ -51,6 +55,7 @@ async def get_changes(request: Request) -> Response:
     return answer(Changes(await coordinator.in_thread(newest)))
 
 
+@asks()
 async def get_facing(request: Request) -> Response:
     """Say who answers, and what its acknowledgements survive."""
     engine = coordinator_of(request).engine

@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route, Router
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
+from holdfast.model.retention import Retention
 from holdfast.stores.http.wire import ROOT
 from holdfast.web.api.router import PUBLIC
 from holdfast.web.commands import post_commands, post_lease
@@ -77,13 +78,14 @@ def application(
     *,
     keeps: bool = True,
     webhook_allow: Sequence[str] = (),
+    retention: Retention | None = None,
 ) -> Starlette:
     """Make the application of a coordinator on an engine that has recovered."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.coordinator = coordinator = Coordinator(
-            engine, failed, keeps=keeps, webhook_allow=webhook_allow, limits=door.limits
+            engine, failed, keeps=keeps, webhook_allow=webhook_allow, retention=retention, limits=door.limits
         )
         await coordinator.start()
         try:

@@ -23,12 +23,14 @@ from pathlib import Path
 import uvicorn
 from msgspec.structs import asdict
 
+from holdfast.app.retaining import checked
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report, recover
 from holdfast.engine.records.status import replay_of
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
+from holdfast.model.retention import Retention
 from holdfast.points import reach
 from holdfast.rules.addresses import parse_networks
 from holdfast.rules.hosts import is_loopback
@@ -70,6 +72,8 @@ class Listening:
     limits: Limits = field(default_factory=Limits)
     #: Networks beside the public ones that webhooks may lie in.
     webhook_allow: tuple[str, ...] = ()
+    #: How long the store keeps what has ended.
+    retention: Retention = field(default_factory=Retention)
 
 
 class Serving:
@@ -94,6 +98,7 @@ class Serving:
         self._store_url = store_url
         self._clock = clock
         self._webhook_allow = listening.webhook_allow
+        self._retention = checked(listening.retention)
         # Behind a proxy everybody comes from this machine or its neighbour: nobody is known by that.
         self._door = Door(
             is_local=is_loopback(listening.host) and not proxies,
@@ -152,7 +157,7 @@ class Serving:
         self._engine = engine = await asyncio.to_thread(self._opened)
         if self._server.should_exit:
             return
-        app = application(engine, self._door, self.stop, webhook_allow=self._webhook_allow)
+        app = application(engine, self._door, self.stop, webhook_allow=self._webhook_allow, retention=self._retention)
         await self._open.enter_async_context(app.router.lifespan_context(app))
         self._coordinator = app.state.coordinator
         self._coordinator.recovered = self.recovered

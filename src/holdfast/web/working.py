@@ -18,11 +18,12 @@ from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
 from holdfast.rules.seeing import may_hear, may_meet, may_speak
 from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines, encode
-from holdfast.web.bodies import answer, decoded, whole
+from holdfast.web.bodies import answer, asks, decoded, whole
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
 
 
+@asks()
 async def post_heartbeat(request: Request) -> Response:
     """Extend all leases of a worker; hear of its progress; tell what is asked of it."""
     _demand(may_work(access_of(request)), request)
@@ -61,6 +62,7 @@ async def post_heartbeat(request: Request) -> Response:
     return answer(Beat(outcomes=outcomes, wish=await coordinator.in_thread(tell)))
 
 
+@asks()
 async def delete_worker(request: Request) -> Response:
     """Take a worker off the roster; its leases stay until they are released."""
     _demand(may_work(access_of(request)), request)
@@ -74,6 +76,7 @@ async def delete_worker(request: Request) -> Response:
     return Response(status_code=204)
 
 
+@asks()
 async def get_workers(request: Request) -> Response:
     """List the workers."""
     # A worker looks whether its name is taken.
@@ -83,6 +86,7 @@ async def get_workers(request: Request) -> Response:
     return answer(Roll([worker for worker in found if may_meet(access, worker)]))
 
 
+@asks()
 async def post_wish(request: Request) -> Response:
     """Ask a worker to be quiet, or to stop."""
     _demand(may_direct(access_of(request)), request)
@@ -93,6 +97,7 @@ async def post_wish(request: Request) -> Response:
     return Response(status_code=204)
 
 
+@asks()
 async def post_lines(request: Request) -> Response:
     """Keep what runs say."""
     _demand(may_work(access_of(request)), request)
@@ -108,6 +113,7 @@ async def post_lines(request: Request) -> Response:
     return Response(status_code=204)
 
 
+@asks("run", "after", "limit")
 async def get_lines(request: Request) -> Response:
     """Give what a run has said."""
     run_id = RunId(request.query_params.get("run", ""))

@@ -71,6 +71,7 @@ def test_every_method_of_the_view_can_be_asked():
         ("bands", ("", "many")),
         ("ids_with_prefix", ("job-", 3)),
         ("ids_with_prefix", ("g", 3, Group)),
+        ("ids_with_prefix", ("", 3, Job, [""])),
         ("jobs", (JobQuery(status=JobStatus.RUNNING),)),
         ("instances", (InstanceQuery(),)),
         ("counts", ()),

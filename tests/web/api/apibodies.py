@@ -19,6 +19,7 @@ BODIES = {
     ("POST", "/direct"): {"reservation_id": "r", "worker_id": "w", "job": {"job_type": "t", "queue": "kept"}},
     ("POST", "/webhooks"): {"url": "https://example.com/"},
     ("PATCH", "/webhooks/{webhook_id}"): {"enabled": True},
+    ("POST", "/webhooks/test"): {"webhook_id": "w"},
     ("POST", "/workflows"): {"workflow": "w"},
     ("POST", "/workflows/{instance_id}/signal"): {"name": "n"},
     ("POST", "/decisions/{decision_id}/resolve"): {"chosen": "yes"},

@@ -14,8 +14,6 @@ from holdfast.web.api.paging import cursor_of
 
 ODD = [
     "a/b",
-    "..",
-    ".",
     "a/../b",
     "a/./b",
     "../..",
@@ -70,9 +68,8 @@ def test_a_job_is_made_leased_completed_and_read(api):
 def test_an_id_may_hold_anything(api, job_id):
     api.post("/jobs", {"job_type": "t", "job_id": job_id}, 201)
     path = f"/jobs/{quote(job_id, safe='')}"
-    if job_id not in (".", ".."):  # which clients take out of a path before they send it
-        assert api.get(path)["job_id"] == job_id
-        assert api.post(f"{path}/cancel") == {"outcome": "cancelled"}
+    assert api.get(path)["job_id"] == job_id
+    assert api.post(f"{path}/cancel") == {"outcome": "cancelled"}
     assert [one["job_id"] for one in api.get("/jobs")["items"]] == [job_id]
 
 

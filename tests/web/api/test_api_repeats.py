@@ -63,6 +63,57 @@ def test_a_verb_under_a_key_is_done_once(api, path, body, other):
     assert api.post(path, other, 409, headers=key)["code"] == "id_reused"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "other"),
+    [
+        ("/jobs/j/cancel", {"reason": "a"}, {"reason": "b"}),
+        ("/queues/default/pause", {}, {}),
+        ("/dispatch/pause", {"reason": "a"}, {"reason": "b"}),
+        ("/schedules/s/pause", {}, {}),
+        ("/groups/g/cancel", {}, {}),
+    ],
+)
+def test_two_callers_who_chose_the_same_key_each_have_their_own_outcome(api, path, body, other):
+    for one in ("j", "k"):
+        api.post("/jobs", {"job_type": "t", "job_id": one}, 201)
+        api.post(
+            "/schedules", {"job_type": "t", "schedule_id": one.replace("j", "s"), "name": one, "interval_s": 60}, 201
+        )
+        api.post("/groups", {"members": [{"job_type": "t"}], "group_id": one.replace("j", "g")}, 201)
+    elsewhere = path.replace("/j/", "/k/").replace("/s/", "/k/").replace("/g/", "/k/")
+    key = {"Idempotency-Key": "the-key"}
+    api.post(path, body, headers=key, role="operator")
+    api.post(elsewhere, other, headers=key, role="admin")
+    seq = api.get("/jobs")["as_of"]
+    # And each of them repeats their own.
+    api.post(path, body, headers=key, role="operator")
+    api.post(elsewhere, other, headers=key, role="admin")
+    assert api.get("/jobs")["as_of"] == seq
+    assert api.post(elsewhere, {"reason": "another"}, 409, headers=key, role="operator")["code"] == "id_reused"
+
+
+def test_a_key_is_no_command_id_of_somebody_else(api):
+    api.post("/commands", {"commands": [{"command": "pause_dispatch", "cmd": "the-key"}]}, role="admin")
+    api.post("/queues/default/pause", {}, headers={"Idempotency-Key": "the-key"}, role="operator")
+    assert api.get("/queues/default")["paused"]
+
+
+def test_a_key_that_was_used_for_another_verb_is_refused_by_the_name_that_its_caller_knows(api):
+    key = {"Idempotency-Key": "the-key"}
+    api.post("/queues/default/pause", {}, headers=key)
+    refused = api.post("/dispatch/pause", {}, 409, headers=key)
+    assert (refused["code"], refused.get("facts")) == ("id_reused", None)
+    assert "the key of this request" in refused["detail"]
+
+
+def test_a_key_is_known_after_a_restart(tmp_path):
+    key = {"Idempotency-Key": "k"}
+    for reason, status in (("a", 200), ("a", 200), ("b", 409)):
+        with running(f"wal:{tmp_path / 'jobs'}") as serving:
+            answer = httpx2.post(f"{serving.url}/api/v1/dispatch/pause", json={"reason": reason}, headers=key)
+            assert answer.status_code == status
+
+
 def test_a_real_server_takes_ids_of_any_characters_and_repeats():
     with running("memory:") as serving, httpx2.Client(base_url=f"{serving.url}/api/v1", trust_env=False) as http:
         key = {"Idempotency-Key": "k"}

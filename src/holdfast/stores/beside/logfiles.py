@@ -1,7 +1,8 @@
 """Run logs as files, one JSON line a line, `logs/<run id>.jsonl`, for stores that are directories.
 
 Soft: nothing is synced, and what cannot be written is lost. A line that a crash cut short is skipped by readers and
-closed off before the next one is written.
+closed off before the next one is written. A file is read piece by piece, and whoever asks for the next page goes on
+where the last one ended: a long log costs the memory of a piece, and is read once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -16,7 +18,7 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.journal.failures import telling
-from holdfast.journal.fs import FS, write_all
+from holdfast.journal.fs import FS, Handle, write_all
 from holdfast.journal.scan import reading, size_of
 from holdfast.model.ids import RunId
 from holdfast.model.logs import LogLine, NumberedLine, storable
@@ -27,8 +29,12 @@ log = logging.getLogger(__name__)
 FOLDER = "logs"
 #: Ids that are file names as they are; others are hashed.
 _PLAIN = re.compile(r"[0-9a-f-]{36}")
-#: Bytes at the end of a file that surely hold its last line.
+#: Bytes at the end of a file that surely hold its last line; what is longer is no line of ours.
 TAIL = 128 * 1024
+#: Bytes read at a time.
+PIECE = 64 * 1024
+#: Runs of which it is remembered where pages ended, and pages of each: several may read one at a time.
+READ, PLACES = 256, 8
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogLine).decode
 
@@ -42,6 +48,8 @@ class FileLogs:
         self._readonly = readonly
         self._lock = threading.Lock()
         self._made = False
+        #: Run → number of a line that ended a page → where the next one begins. Those used last are last.
+        self._places: OrderedDict[RunId, OrderedDict[int, int]] = OrderedDict()
 
     def add(self, lines: Sequence[tuple[RunId, LogLine]]) -> None:
         """Append lines, file by file."""
@@ -78,11 +86,68 @@ class FileLogs:
         """Give lines; what is no line is not counted."""
         path = _path(run_id)
         with telling(self._root, "reading a run's log"):
-            if self._fs.stat(path) is None:
+            found = self._fs.stat(path)
+            if found is None or limit <= 0:
                 return []
-            text = self._bytes(path, 0)
-        numbered = (NumberedLine(number, line) for number, line in enumerate(_lines(text), start=1))
-        return [line for line in numbered if after < line.line_no <= after + limit]
+            with reading(self._fs, path) as handle:
+                return self._page(handle, run_id, found.size, after, limit)
+
+    def _page(self, handle: Handle, run_id: RunId, size: int, after: int, limit: int) -> list[NumberedLine]:
+        number, start = after, self._place(run_id, after, size)
+        if start and self._fs.read(handle, 1, start - 1) != b"\n":
+            start = 0  # it is another file than it was
+        if not start:
+            number = 0
+        page: list[NumberedLine] = []
+        behind = 0
+        for text, end in self._texts(handle, start):
+            line = _line(text)
+            if line is None:
+                continue
+            number, behind = number + 1, end
+            if number > after:
+                page.append(NumberedLine(number, line))
+            if len(page) == limit:
+                break
+        if page and behind:
+            self._remember(run_id, number, behind)
+        return page
+
+    def _texts(self, handle: Handle, start: int) -> Iterator[tuple[bytes, int]]:
+        """Walk the texts between line ends from a place on, each with the place behind it; 0 if it has no end yet.
+
+        What is longer than TAIL is passed over.
+        """
+        rest, at, is_beyond = b"", start, False
+        while piece := self._fs.read(handle, PIECE, at + len(rest)):
+            *whole, last = (rest + piece).split(b"\n")
+            for text in whole:
+                at += len(text) + 1
+                if not is_beyond:
+                    yield text, at
+                is_beyond = False
+            rest = last
+            if len(rest) > TAIL:  # no line of ours: its bytes are passed over up to its end
+                at, rest, is_beyond = at + len(rest), b"", True
+        if rest and not is_beyond:
+            yield rest, 0
+
+    def _place(self, run_id: RunId, after: int, size: int) -> int:
+        """Give where the lines behind a number begin, if that is known; else 0."""
+        with self._lock:
+            places = self._places.get(run_id)
+            place = 0 if places is None else places.get(after, 0)
+        return place if place <= size else 0
+
+    def _remember(self, run_id: RunId, number: int, place: int) -> None:
+        with self._lock:
+            places = self._places.setdefault(run_id, OrderedDict())
+            places[number] = place
+            self._places.move_to_end(run_id)
+            if len(places) > PLACES:
+                places.popitem(last=False)
+            if len(self._places) > READ:
+                self._places.popitem(last=False)
 
     def path(self, run_id: RunId) -> str | None:
         """Give the run's file, whether it has been written or not."""
@@ -101,6 +166,8 @@ class FileLogs:
                 if self._is_old(f"{FOLDER}/{name}", before):
                     self._fs.unlink(f"{FOLDER}/{name}")
                     gone += 1
+                    with self._lock:
+                        self._places.clear()  # a run may yet say something, in a new file
                 else:
                     young += 1
             return gone
@@ -118,9 +185,18 @@ class FileLogs:
 
 
 def _lines(text: bytes) -> Iterator[LogLine]:
-    for line in text.splitlines():
-        with suppress(msgspec.MsgspecError):
-            yield _decode(line)
+    for part in text.split(b"\n"):
+        line = _line(part)
+        if line is not None:
+            yield line
+
+
+def _line(text: bytes) -> LogLine | None:
+    """Read a line; None for what is none."""
+    try:
+        return _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def _path(run_id: RunId) -> str:

@@ -50,7 +50,7 @@ NARROW = frozenset(
     }
     | {"children", "history", "keys", "decisions", "leased", "owned_queues", "affinities", "is_spoken_of"}
     | {"instances", "flow_totals", "mail_totals", "names", "named", "let_go", "begun_by", "held_by"}
-    | {"starts_under"}
+    | {"starts_under", "unbegun"}
 )
 
 

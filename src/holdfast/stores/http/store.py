@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import inf
 from typing import NoReturn, cast
-from urllib.parse import quote
 
 import msgspec
 
@@ -53,6 +52,7 @@ from holdfast.stores.http.wire import (
     Look,
     Outcomes,
     Probed,
+    ProbeWish,
     Questioned,
     Seen,
     encode,
@@ -204,7 +204,8 @@ class HttpStore:
 
     def probe(self, webhook_id: str) -> str:
         """Have the coordinator try a webhook: it knows the secrets, and it is the one whose deliveries must arrive."""
-        sent = Request("POST", f"/webhooks/{quote(webhook_id, safe='')}/test", b"{}", wait_s=PROBE_S)
+        # In the body: no path carries every id there is.
+        sent = Request("POST", "/webhooks/test", encode(ProbeWish(webhook_id)), wait_s=PROBE_S)
         return msgspec.json.decode(self._channel.send(sent), type=Probed).delivery_id
 
     def job_reason(self, job_id: JobId) -> Reason:

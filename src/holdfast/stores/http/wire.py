@@ -78,6 +78,12 @@ class Changes(msgspec.Struct, frozen=True):
     seq: int
 
 
+class ProbeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A webhook that is to be tried."""
+
+    webhook_id: str
+
+
 class Probed(msgspec.Struct, frozen=True):
     """Of a delivery that was tried: which one it is. What became of it is looked up."""
 

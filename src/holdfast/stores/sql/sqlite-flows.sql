@@ -334,6 +334,16 @@ UNION SELECT instance_id FROM orchestrator_queue WHERE schedule_id = :schedule A
 SELECT {orchestrator_queue} FROM orchestrator_queue INDEXED BY ix_queue_parent
 WHERE parent_instance_id = ? AND orchestration IS NOT NULL ORDER BY seq;
 
+-- name: unbegun
+-- The first starts of instances that have no record, by instance: without those that were set aside.
+SELECT {orchestrator_queue} FROM orchestrator_queue AS q INDEXED BY ix_queue_start
+WHERE instance_id > :after AND orchestration IS NOT NULL AND (parked IS NULL OR parked = 'overlap')
+  AND (:name IS NULL OR orchestration = :name) AND (:submitted_by IS NULL OR submitted_by = :submitted_by)
+  AND NOT EXISTS (SELECT 1 FROM instances WHERE instances.instance_id = q.instance_id)
+  AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS s WHERE s.instance_id = q.instance_id
+    AND s.orchestration IS NOT NULL AND (s.parked IS NULL OR s.parked = 'overlap') AND s.seq < q.seq)
+ORDER BY instance_id LIMIT :limit;
+
 -- name: held_by
 -- The starts of a schedule that wait for another of its instances to end, oldest first.
 SELECT {orchestrator_queue} FROM orchestrator_queue WHERE schedule_id = ? AND parked = 'overlap' ORDER BY seq;

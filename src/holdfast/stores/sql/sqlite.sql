@@ -327,8 +327,20 @@ WHERE namespace = :namespace AND status = :status AND (created_at, job_id) < (:c
 ORDER BY created_at DESC, job_id DESC LIMIT :limit;
 
 -- name: ids_from
--- Job ids from a text on, in order; those that begin with it come first.
-SELECT job_id FROM jobs WHERE job_id >= ? ORDER BY job_id LIMIT ?;
+-- Job ids from a text on, in order, and where each lies; those that begin with it come first.
+SELECT job_id, namespace FROM jobs WHERE job_id >= ? ORDER BY job_id LIMIT ?;
+
+-- name: ids_within
+-- Job ids of one namespace that begin with a text, in order: out of the index alone.
+SELECT job_id FROM jobs INDEXED BY ix_jobs_list
+WHERE namespace = :namespace AND job_id >= :prefix AND substr(job_id, 1, length(:prefix)) = :prefix
+ORDER BY job_id LIMIT :limit;
+
+-- name: group_ids_within
+-- The same of groups.
+SELECT group_id FROM job_groups INDEXED BY ix_groups_list
+WHERE namespace = :namespace AND group_id >= :prefix AND substr(group_id, 1, length(:prefix)) = :prefix
+ORDER BY group_id LIMIT :limit;
 
 -- name: counts
 -- How many jobs each queue has of each status.
@@ -770,8 +782,8 @@ ORDER BY job_id;
 SELECT {job_groups} FROM job_groups INDEXED BY ix_groups_live WHERE finished_at IS NULL AND members > 0 ORDER BY group_id;
 
 -- name: group_ids_from
--- Ids of groups from a text on, in order; those that begin with it come first.
-SELECT group_id FROM job_groups WHERE group_id >= ? ORDER BY group_id LIMIT ?;
+-- Ids of groups from a text on, in order, and where each lies; those that begin with it come first.
+SELECT group_id, namespace FROM job_groups WHERE group_id >= ? ORDER BY group_id LIMIT ?;
 
 -- name: groups_of_namespace
 -- The groups of one namespace, newest first, below a place.

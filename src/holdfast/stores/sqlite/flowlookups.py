@@ -25,7 +25,7 @@ from holdfast.model.instances import (
 from holdfast.model.jobs import Job
 from holdfast.model.times import Timestamp
 from holdfast.rules.state import Lane
-from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals
+from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals, StartQuery
 from holdfast.stores.sqlite.flowrows import (
     AFFINITIES,
     DECISIONS,
@@ -171,6 +171,16 @@ class FlowLookups(ABC):
         ]
         newest_first = merge(*walks, key=lambda instance: instance.seq, reverse=True)
         return list(islice(newest_first, query.limit))
+
+    def unbegun(self, query: StartQuery) -> Sequence[Message]:
+        """Give the first starts of the matching instances that have no record, by id."""
+        values = {
+            "after": query.after,
+            "name": query.orchestration_name,
+            "submitted_by": query.submitted_by,
+            "limit": -1 if query.limit is None else query.limit,
+        }
+        return list(self._walk(MESSAGES, SQL["unbegun"], values, reads=Message))
 
     def flow_totals(self) -> FlowTotals:
         """Count instances, executions and events."""

@@ -40,6 +40,8 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 #: Later than every time and below no id.
 _BEYOND = "\U0010ffff"
+#: Ids that are passed one by one, whosever they are, before those of some namespaces are looked for in an index.
+LOOKED_AT = 1000
 #: Lane → its table, its records up to a time, and its first time.
 DUE: dict[Lane, tuple[Table, str, str]] = {
     Lane.LEASE: (JOBS, SQL["due_leases"], SQL["next_lease"]),
@@ -352,12 +354,23 @@ class Lookups(FlowLookups):
         }
         return list(self._walk(GROUPS, SQL["groups_of_namespace"], values))
 
-    def ids_with_prefix(self, prefix: str, limit: int, kind: type[Job | Group] = Job) -> Sequence[str]:
-        """Give the first `limit` ids of jobs, or groups, that begin with `prefix`, in order."""
+    def ids_with_prefix(
+        self, prefix: str, limit: int, kind: type[Job | Group] = Job, namespaces: Sequence[str] | None = None
+    ) -> Sequence[str]:
+        """Give the first `limit` ids of jobs, or groups, of these namespaces that begin with `prefix`, in order."""
         self._settle()
         sql = SQL["ids_from"] if kind is Job else SQL["group_ids_from"]
-        ids: Iterator[str] = (row[0] for row in self._db.execute(sql, (prefix, limit)))
-        return list(takewhile(lambda found: found.startswith(prefix), ids))
+        most = limit if namespaces is None else LOOKED_AT
+        rows = self._db.execute(sql, (prefix, most)).fetchall()
+        beginning = list(takewhile(lambda row: row[0].startswith(prefix), rows))
+        if namespaces is None:
+            return [one for one, _ in beginning]
+        if len(beginning) < most:
+            return [one for one, namespace in beginning if namespace in namespaces][:limit]
+        # So many begin so that looking through those of their own namespaces costs less than passing all others.
+        sql = SQL["ids_within"] if kind is Job else SQL["group_ids_within"]
+        values = ({"namespace": one, "prefix": prefix, "limit": limit} for one in dict.fromkeys(namespaces))
+        return sorted(row[0] for one in values for row in self._db.execute(sql, one))[:limit]
 
     def counts(self) -> Sequence[QueueCount]:
         """Count jobs by namespace, queue and status."""

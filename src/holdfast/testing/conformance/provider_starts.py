@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ from holdfast.model.flowcommands import NewMessage, StartInstance, TellInstance
 from holdfast.model.instances import Instance, Message
 from holdfast.model.outcomes import Begun, Done
 from holdfast.model.workitems import encode_item
-from holdfast.stores.protocol import InstanceQuery
+from holdfast.stores.protocol import InstanceQuery, StartQuery
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
@@ -186,6 +188,24 @@ class ProviderStarts(ProviderTopic):
             first = [one.instance_id for one in view.instances(InstanceQuery(submitted_by="shop", limit=1))]
             none = view.instances(InstanceQuery(submitted_by="nobody"))
         assert (found, first, list(none)) == (["c", "a"], ["c"], [])
+
+    def test_what_nobody_has_begun_is_listed_by_its_name_and_by_who_asked_for_it(self, desk: Desk) -> None:
+        for name in "dcba":
+            desk.harness.ask(owned(name) if name in "ac" else beginning(name))
+
+        def unbegun(**asked: Any) -> str:
+            with desk.harness.engine.read() as view:
+                return "".join(start.instance_id for start in view.unbegun(StartQuery(**asked)))
+
+        assert unbegun() == "abcd"
+        assert (unbegun(limit=2), unbegun(after="b"), unbegun(after="b", limit=1)) == ("ab", "cd", "c")
+        assert (unbegun(submitted_by="shop"), unbegun(submitted_by="shop", after="a")) == ("ac", "c")
+        assert (unbegun(submitted_by="nobody"), unbegun(orchestration_name="other")) == ("", "")
+        # One whose first turn is under way has no record yet, and is not forgotten meanwhile.
+        item, token, _ = desk.fetch()
+        assert unbegun() == "abcd"
+        desk.ack(token, started(item.instance))
+        assert unbegun() == "abcd".replace(item.instance, "")
 
     def test_an_execution_is_found_by_its_history(self, desk: Desk) -> None:
         desk.continued(executions=3)

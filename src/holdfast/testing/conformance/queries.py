@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast.errors import JobNotFound
-from holdfast.model.commands import Cancel
+from holdfast.model.commands import Cancel, CreateGroup
+from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, HeldKey
@@ -79,6 +82,28 @@ class Queries(Topic):
             assert list(view.ids_with_prefix("a%", 10)) == []
             assert list(view.ids_with_prefix("", 100)) == sorted(names)
             assert list(view.ids_with_prefix("zz", 10)) == []
+
+    def test_ids_of_some_namespaces_are_found_by_how_they_begin_however_many_lie_in_others(
+        self, harness: Harness
+    ) -> None:
+        spaces = {**{f"a{at:04}": "other" for at in range(20)}, "a0000x": "x", "a9": "x", "a8": "y", "b": "x"}
+        harness.enqueue_many(*(new_job(name, namespace=space) for name, space in spaces.items()))
+        for group_id, space in (("a1", "x"), ("a2", "y"), ("b1", "x")):
+            member = new_job(f"of-{group_id}", namespace=space)
+            harness.ask(CreateGroup(group_id=group_id, namespace=space, members=(member,)))
+        with harness.engine.read() as view:
+
+            def found(*given: Any, **asked: Any) -> list[str]:
+                return list(view.ids_with_prefix(*given, **asked))
+
+            assert found("a", 10, namespaces=["x"]) == ["a0000x", "a9"]
+            assert found("a", 10, namespaces=["y", "x", "y"]) == ["a0000x", "a8", "a9"]
+            assert found("a", 2, namespaces=["x", "y"]) == ["a0000x", "a8"]
+            assert found("a0000", 10, namespaces=["x"]) == ["a0000x"]
+            assert found("", 10, namespaces=["x"]) == ["a0000x", "a9", "b", "of-a1", "of-b1"]
+            assert found("a", 10, namespaces=["nowhere"]) == found("a", 10, namespaces=[]) == []
+            assert found("a", 10, Group, ["x", "y"]) == ["a1", "a2"]
+            assert found("", 10, Group, ["x"]) == ["a1", "b1"]
 
     def test_counts_follow_every_change(self, harness: Harness) -> None:
         harness.enqueue_many(new_job("a"), new_job("b"), new_job("c", queue="q"), new_job("d", namespace="x"))

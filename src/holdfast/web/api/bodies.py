@@ -5,7 +5,6 @@ A body is read into such a struct and becomes the model's by `as_model`, which a
 
 from __future__ import annotations
 
-import re
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
@@ -16,13 +15,12 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.payloads import NULL, admit_object
 from holdfast.model.times import Timestamp, parse_timestamp
+from holdfast.web.fields import demand_fields, misread
 
 T = TypeVar("T")
 
 #: Struct that a body is read into → the model's struct it stands for.
 _STANDS_FOR: dict[type, type[msgspec.Struct]] = {}
-_PATH = re.compile(r"^(?P<said>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"field `(?P<name>[^`]+)`")
 
 
 class Empty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,12 +120,15 @@ def _value(name: str, hint: Any, value: Any) -> Any:
 
 def body_of(raw: bytes, kind: type[T]) -> T:
     """Read a body; an empty one is an object without fields. Raises InvalidValue with the path of the field."""
+    raw = raw or b"{}"
     try:
-        return msgspec.json.decode(raw or b"{}", type=kind)
+        found = msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as problem:
         raise misread("the body", problem) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise InvalidValue(f"the body is not JSON: {problem}. Nothing was done.", field="") from None
+    demand_fields(raw, kind)
+    return found
 
 
 def query_of(pairs: list[tuple[str, str]], kind: type[T]) -> T:
@@ -150,14 +151,3 @@ def query_of(pairs: list[tuple[str, str]], kind: type[T]) -> T:
         if getattr(found, name) is None:
             raise InvalidValue(f"{name}: {text!r:.40} does not fit. Nothing was done.", field=name)
     return found
-
-
-def misread(where: str, problem: msgspec.ValidationError) -> InvalidValue:
-    """Say what does not fit, and at which field."""
-    found = _PATH.match(str(problem))
-    said, path = (str(problem), "") if found is None else (found["said"], found["path"] or "")
-    named = _NAMED.search(said)
-    field = ".".join(part for part in (path, named["name"] if named else "") if part)
-    return InvalidValue(
-        f"{where} does not fit: {said[:300]}{f', at {field}' if field else ''}. Nothing was done.", field=field[:200]
-    )

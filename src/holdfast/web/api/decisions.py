@@ -68,7 +68,7 @@ async def get(ask: Ask[NoNamespace, None]) -> Response:
 async def resolve(ask: Ask[NoNamespace, ResolveBody]) -> Response:
     """Answer a question; the first answer wins."""
     record, body = await ask.look(lambda view: _found(ask, view)), ask.body
-    command = answer_command(record, body.chosen, body.message, by=ask.access.name, cmd=ask.key)
+    command = answer_command(record, body.chosen, body.message, by=ask.access.name, cmd=ask.cmd)
     await ask.order(command)
     return done(record.decision_id)
 

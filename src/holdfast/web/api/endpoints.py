@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import Reasons
-from holdfast.errors import Forbidden, InvalidValue
+from holdfast.errors import Forbidden, IdReused, InvalidValue
 from holdfast.model.access import Access
 from holdfast.model.commands import Command
 from holdfast.model.ids import uuid5
@@ -39,6 +39,9 @@ T = TypeVar("T")
 #: Content that is no JSON of ours.
 BYTES, TEXT, EVENTS = "application/octet-stream", "text/plain", "text/event-stream"
 
+#: Ids that lead elsewhere in a path, however they are written.
+CLIMBING = (".", "..")
+
 #: Who may read what can be somebody's own.
 SEEN = "reader, operator, admin; client: what it submitted"
 
@@ -56,7 +59,7 @@ class Ask(Generic[Q, B]):
         self.path = path
         self.query = query
         self.body = body
-        #: The command's id, if the caller chose one.
+        #: What the command's id is made from, if the caller chose something.
         self.key = request.headers.get("idempotency-key", "")
 
     @property
@@ -81,7 +84,14 @@ class Ask(Generic[Q, B]):
         return self.named or ""
 
     def id_of(self, chosen: str | None, *parts: str) -> str:
-        """Give the id that was chosen, or a new one."""
+        """Give the id that was chosen, or a new one. Raises InvalidValue for one that no path could name."""
+        if chosen in CLIMBING:
+            raise InvalidValue(
+                f"{chosen!r} is no id for what is made here: clients and proxies take it out of a path, so nothing "
+                "could be asked of it. Nothing was changed.",
+                hint="Choose another one.",
+                field="id" if parts[0] == "instance" else f"{parts[0]}_id",
+            )
         return self.new_id(*parts) if chosen is None else chosen
 
     def new_id(self, *parts: str) -> str:
@@ -92,7 +102,7 @@ class Ask(Generic[Q, B]):
 
     @property
     def cmd(self) -> str:
-        """The id of a command that makes something: nobody else's, although they chose the same key."""
+        """The id of the command, empty without a key: nobody else's, although they chose the same key."""
         return self.new_id("command") if self.key else ""
 
     @property
@@ -177,7 +187,11 @@ class Ask(Generic[Q, B]):
         """Have a command decided; its outcome is durable. Raises what refuses it."""
         (outcome,) = await self.coordinator.decide(self.access, [command])
         if isinstance(outcome, Refusal):
-            raise outcome.error()
+            error = outcome.error()
+            # Of a key they know nothing but the key, not the id that was made from it.
+            if isinstance(error, IdReused) and self.key and error.facts.get("cmd") == self.cmd:
+                raise IdReused("the key of this request was used before, for something else. Nothing was changed.")
+            raise error
         return outcome
 
 

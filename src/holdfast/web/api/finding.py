@@ -75,7 +75,7 @@ async def id_to_delete(ask: Ask[Any, Any], kind: type[N], word: str) -> str:
         try:
             return key_of(found_named(ask, view, kind, word))
         except NotFound:
-            if ask.key and view.get(DoneCommand, ask.key) is not None:
+            if ask.key and view.get(DoneCommand, ask.cmd) is not None:
                 return word
             raise
 

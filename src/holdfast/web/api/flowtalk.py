@@ -70,7 +70,7 @@ async def start(ask: Ask[NoNamespace, StartBody]) -> Response:
         body.input,
         version=body.version,
         signals=[(one.name, _text(one.data)) for one in body.signals],
-        cmd=ask.key,
+        cmd=ask.cmd,
     )
     outcome = await ask.order(command)
     assert isinstance(outcome, Begun)
@@ -80,19 +80,19 @@ async def start(ask: Ask[NoNamespace, StartBody]) -> Response:
 async def signal(ask: Ask[NoNamespace, SignalBody]) -> Response:
     """Send a signal; it is kept until the workflow reads it."""
     body = ask.body
-    await ask.order(signal_command(_id(ask), body.name, _text(body.data), hold_s=body.hold, cmd=ask.key))
+    await ask.order(signal_command(_id(ask), body.name, _text(body.data), hold_s=body.hold, cmd=ask.cmd))
     return done(_id(ask))
 
 
 async def cancel(ask: Ask[NoNamespace, CancelBody]) -> Response:
     """Ask an instance to stop; with `force` it ends without its code."""
-    await ask.order(cancel_command(_id(ask), ask.body.reason, force=ask.body.force, cmd=ask.key))
+    await ask.order(cancel_command(_id(ask), ask.body.reason, force=ask.body.force, cmd=ask.cmd))
     return done(_id(ask))
 
 
 async def delete(ask: Ask[DeleteQuery, None]) -> Response:
     """Remove an instance with all its children."""
-    command = DeleteInstances(instance_ids=(_id(ask),), force=ask.query.force, tree=True, cmd=ask.key)
+    command = DeleteInstances(instance_ids=(_id(ask),), force=ask.query.force, tree=True, cmd=ask.cmd)
     outcome = await ask.order(command)
     assert isinstance(outcome, Deleted)
     return told(Removed(outcome.instances, outcome.executions, outcome.events, outcome.messages))

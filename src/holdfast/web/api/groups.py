@@ -111,7 +111,7 @@ async def create(ask: Ask[Query, GroupBody]) -> Response:
         mode=body.mode,
         on_failure=body.on_failure,
         callback=None if body.callback is None else new_job(ask, body.callback, -1),
-        cmd=ask.key,
+        cmd=ask.cmd,
     )
     outcome = await ask.order(command)
     assert isinstance(outcome, Grouped)
@@ -132,7 +132,7 @@ async def get(ask: Ask[MembersQuery, None]) -> Response:
 async def cancel(ask: Ask[Query, CancelGroupBody]) -> Response:
     """End the members that wait; with `running` ask the others to stop."""
     body, group_id = ask.body, await id_within(ask, Group, ask.path["group_id"])
-    outcome = await ask.order(CancelGroup(group_id=group_id, running=body.running, reason=body.reason, cmd=ask.key))
+    outcome = await ask.order(CancelGroup(group_id=group_id, running=body.running, reason=body.reason, cmd=ask.cmd))
     assert isinstance(outcome, GroupCancelled)
     return told(GroupStopped(group_id, outcome.cancelled, outcome.requested))
 

@@ -152,19 +152,19 @@ async def create_batch(ask: Ask[Query, Batch]) -> Response:
 async def update(ask: Ask[Query, Any]) -> Response:
     """Edit a job that waits."""
     changes: JobChanges = changes_of(ask.body)
-    return _placed(await ask.order(Update(job_id=await _id(ask), changes=changes, cmd=ask.key)))
+    return _placed(await ask.order(Update(job_id=await _id(ask), changes=changes, cmd=ask.cmd)))
 
 
 async def move(ask: Ask[Query, MoveBody]) -> Response:
     """Give a job that waits another place in its band."""
     body = ask.body
-    command = Move(job_id=await _id(ask), before=body.before, after=body.after, to=body.to, cmd=ask.key)
+    command = Move(job_id=await _id(ask), before=body.before, after=body.after, to=body.to, cmd=ask.cmd)
     return _placed(await ask.order(command))
 
 
 async def cancel(ask: Ask[Query, CancelBody]) -> Response:
     """End a job that waits, or ask a running one to stop."""
-    command = Cancel(job_id=await _id(ask), reason=ask.body.reason, force=ask.body.force, cmd=ask.key)
+    command = Cancel(job_id=await _id(ask), reason=ask.body.reason, force=ask.body.force, cmd=ask.cmd)
     outcome = await ask.order(command)
     assert isinstance(outcome, CancelAnswer)
     return told(Cancelled(outcome.outcome))
@@ -172,7 +172,7 @@ async def cancel(ask: Ask[Query, CancelBody]) -> Response:
 
 async def bury(ask: Ask[Query, ReasonBody]) -> Response:
     """Declare a job DEAD."""
-    return _placed(await ask.order(Bury(job_id=await _id(ask), reason=ask.body.reason, cmd=ask.key)))
+    return _placed(await ask.order(Bury(job_id=await _id(ask), reason=ask.body.reason, cmd=ask.cmd)))
 
 
 async def retry(ask: Ask[Query, RetryBody]) -> Response:

@@ -34,7 +34,7 @@ _REFS = "#/components/schemas/{name}"
 _HEADERS = {
     "If-Match": "The version that was read; another one is not overwritten.",
     "Last-Event-ID": "The last event a stream had; it goes on behind it.",
-    "Idempotency-Key": "The command's id, kept for an hour: a repetition gives the first outcome, another content 409.",
+    "Idempotency-Key": "The caller's own, kept for an hour: a repetition gives the first outcome, another content 409.",
 }
 
 
@@ -49,6 +49,7 @@ def document(table: Sequence[Endpoint]) -> dict[str, Any]:
         paths.setdefault(f"{ROOT}{endpoint.path}", {})[endpoint.method.lower()] = _operation(
             endpoint, schema_of, components
         )
+    _close_requests(table, schema_of, components)
     for endpoint in table:  # a query is a list of parameters, no struct of its own
         components.pop(endpoint.query.__name__, None)
     return {
@@ -83,6 +84,33 @@ def _shape_texts(components: Mapping[str, Any]) -> None:
             for one in (schema, *schema.get("anyOf", ())) if pattern is not None else ():
                 if one.get("type") == "string":
                     one["pattern"] = pattern
+
+
+def _close_requests(table: Sequence[Endpoint], schema_of: Mapping[str, Any], components: Mapping[str, Any]) -> None:
+    """Say of what stands in requests alone that it has no other fields, as `web.fields` sees to it."""
+    asked = [one.body for one in table if one.body is not None and not isinstance(one.body, str)]
+    told = [kind for one in table for content in one.answers.values() for kind in _parts(content)]
+    open_ones = _reached([schema_of[_name(kind)] for kind in told], components)
+    for name in _reached([schema_of[_name(kind)] for kind in asked], components) - open_ones:
+        if components[name].get("type") == "object":
+            components[name]["additionalProperties"] = False
+
+
+def _reached(schemas: Sequence[Any], components: Mapping[str, Any]) -> set[str]:
+    """Give the names of all components that some schemas are made of."""
+    found: set[str] = set()
+    left = list(schemas)
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            name = one.get("$ref", "").rpartition("/")[2] if isinstance(one.get("$ref"), str) else ""
+            if name and name not in found:
+                found.add(name)
+                left.append(components[name])
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return found
 
 
 def written(found: Mapping[str, Any]) -> bytes:

@@ -54,23 +54,23 @@ async def get(ask: Ask[Query, None]) -> Response:
 async def update(ask: Ask[Query, Any]) -> Response:
     """Change the limits of a queue."""
     changes: QueueChanges = changes_of(ask.body)
-    return await _ordered(ask, SetQueue(queue=_queue(ask), namespace=ask.namespace, changes=changes, cmd=ask.key))
+    return await _ordered(ask, SetQueue(queue=_queue(ask), namespace=ask.namespace, changes=changes, cmd=ask.cmd))
 
 
 async def pause(ask: Ask[Query, ReasonBody]) -> Response:
     """Stop leasing from a queue."""
-    command = PauseQueue(queue=_queue(ask), namespace=ask.namespace, reason=ask.body.reason, cmd=ask.key)
+    command = PauseQueue(queue=_queue(ask), namespace=ask.namespace, reason=ask.body.reason, cmd=ask.cmd)
     return await _ordered(ask, command)
 
 
 async def resume(ask: Ask[Query, Empty]) -> Response:
     """Lease from a queue again."""
-    return await _ordered(ask, ResumeQueue(queue=_queue(ask), namespace=ask.namespace, cmd=ask.key))
+    return await _ordered(ask, ResumeQueue(queue=_queue(ask), namespace=ask.namespace, cmd=ask.cmd))
 
 
 async def normalize(ask: Ask[Query, Empty]) -> Response:
     """Space the positions of a queue's jobs evenly again."""
-    return await _ordered(ask, Normalize(queue=_queue(ask), namespace=ask.namespace, cmd=ask.key))
+    return await _ordered(ask, Normalize(queue=_queue(ask), namespace=ask.namespace, cmd=ask.cmd))
 
 
 def _queue(ask: Ask[Any, Any]) -> str:
@@ -84,13 +84,13 @@ async def _ordered(ask: Ask[Any, Any], command: Command) -> Response:
 
 async def pause_dispatch(ask: Ask[NoNamespace, ReasonBody]) -> Response:
     """Stop leasing altogether."""
-    await ask.order(PauseDispatch(reason=ask.body.reason, cmd=ask.key))
+    await ask.order(PauseDispatch(reason=ask.body.reason, cmd=ask.cmd))
     return done("dispatch")
 
 
 async def resume_dispatch(ask: Ask[NoNamespace, Empty]) -> Response:
     """Lease again."""
-    await ask.order(ResumeDispatch(cmd=ask.key))
+    await ask.order(ResumeDispatch(cmd=ask.cmd))
     return done("dispatch")
 
 

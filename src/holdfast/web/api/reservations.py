@@ -113,20 +113,20 @@ async def reserve(ask: Ask[Query, ReserveBody]) -> Response:
         reserved_by=body.reserved_by or ask.access.name or "somebody of this machine",
         ttl_s=body.ttl_s,
         namespace=ask.namespace,
-        cmd=ask.key,
+        cmd=ask.cmd,
     )
     return _held(await while_there(ask.request, _patiently(ask, command, body.wait_s)), 201)
 
 
 async def renew(ask: Ask[Query, RenewBody]) -> Response:
     """Hold a queue for longer."""
-    command = RenewReservation(reservation_id=await _id(ask), ttl_s=ask.body.ttl_s, cmd=ask.key)
+    command = RenewReservation(reservation_id=await _id(ask), ttl_s=ask.body.ttl_s, cmd=ask.cmd)
     return _held(await ask.order(command))
 
 
 async def release(ask: Ask[Query, Empty]) -> Response:
     """Give a queue back."""
-    return _held(await ask.order(ReleaseReservation(reservation_id=await _id(ask), cmd=ask.key)))
+    return _held(await ask.order(ReleaseReservation(reservation_id=await _id(ask), cmd=ask.cmd)))
 
 
 async def _id(ask: Ask[Any, Any]) -> str:
@@ -137,7 +137,7 @@ async def start_direct(ask: Ask[Query, DirectBody]) -> Response:
     """Create a job and lease it to the caller, who holds its queue and runs it."""
     body = ask.body
     command = StartDirect(
-        reservation_id=body.reservation_id, job=new_job(ask, body.job), worker_id=body.worker_id, cmd=ask.key
+        reservation_id=body.reservation_id, job=new_job(ask, body.job), worker_id=body.worker_id, cmd=ask.cmd
     )
     outcome = await while_there(ask.request, _patiently(ask, command, body.wait_s))
     assert isinstance(outcome, Leased)

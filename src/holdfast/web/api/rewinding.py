@@ -56,7 +56,7 @@ async def reset(ask: Ask[NoNamespace, ResetBody]) -> Response:
     body, one = ask.body, ask.path["instance_id"]
     command = await ask.look(
         lambda view: reset_command(
-            view, _blobs(ask), one, to=body.to, now_ms=_now(ask), cmd=ask.key, reason=body.reason
+            view, _blobs(ask), one, to=body.to, now_ms=_now(ask), cmd=ask.cmd, reason=body.reason
         )
     )
     await ask.order(command)
@@ -79,7 +79,7 @@ async def fork(ask: Ask[NoNamespace, ForkBody]) -> Response:
             given=given,
             now_ms=_now(ask),
             seed=UUID(ask.new_id("seed")).int & MAX_SEED,
-            cmd=ask.key,
+            cmd=ask.cmd,
         )
 
     command = await ask.look(made)
@@ -91,7 +91,7 @@ async def fail(ask: Ask[NoNamespace, ReasonBody]) -> Response:
     """End an instance that is blocked or damaged as FAILED, without its code."""
     one = ask.path["instance_id"]
     command = await ask.look(
-        lambda view: fail_command(view, _blobs(ask), one, reason=ask.body.reason, now_ms=_now(ask), cmd=ask.key)
+        lambda view: fail_command(view, _blobs(ask), one, reason=ask.body.reason, now_ms=_now(ask), cmd=ask.cmd)
     )
     await ask.order(command)
     return done(one)

@@ -104,7 +104,7 @@ async def create(ask: Ask[Query, Any]) -> Response:
     overrides = object_or_null(body.param_overrides, "param_overrides")
     new = as_model(body, namespace=ask.namespace, param_overrides=overrides)
     chosen = ask.id_of(body.schedule_id, "schedule")
-    return stored(await ask.order(PutSchedule(schedule_id=chosen, schedule=new, cmd=ask.key)))
+    return stored(await ask.order(PutSchedule(schedule_id=chosen, schedule=new, cmd=ask.cmd)))
 
 
 async def get(ask: Ask[Query, None]) -> Response:
@@ -129,30 +129,30 @@ async def update(ask: Ask[Query, Any]) -> Response:
     overrides = object_or_null(ask.body.param_overrides, "param_overrides")
     changes: ScheduleChanges = changes_of(ask.body, param_overrides=overrides)
     schedule_id = await _id(ask)
-    command = UpdateSchedule(schedule_id=schedule_id, changes=changes, version=version, cmd=ask.key)
+    command = UpdateSchedule(schedule_id=schedule_id, changes=changes, version=version, cmd=ask.cmd)
     return stored(await ask.order(command))
 
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a schedule; its jobs stay."""
     schedule_id = await id_to_delete(ask, Schedule, ask.path["schedule_id"])
-    await ask.order(DeleteSchedule(schedule_id=schedule_id, cmd=ask.key, request=ask.digest))
+    await ask.order(DeleteSchedule(schedule_id=schedule_id, cmd=ask.cmd, request=ask.digest))
     return gone()
 
 
 async def pause(ask: Ask[Query, ReasonBody]) -> Response:
     """Fire no more."""
-    return await _done(ask, PauseSchedule(schedule_id=await _id(ask), reason=ask.body.reason, cmd=ask.key))
+    return await _done(ask, PauseSchedule(schedule_id=await _id(ask), reason=ask.body.reason, cmd=ask.cmd))
 
 
 async def resume(ask: Ask[Query, Empty]) -> Response:
     """Fire again, from now on."""
-    return await _done(ask, ResumeSchedule(schedule_id=await _id(ask), cmd=ask.key))
+    return await _done(ask, ResumeSchedule(schedule_id=await _id(ask), cmd=ask.cmd))
 
 
 async def reset(ask: Ask[Query, Empty]) -> Response:
     """Plan the next fire from now on."""
-    return await _done(ask, ResetSchedule(schedule_id=await _id(ask), cmd=ask.key))
+    return await _done(ask, ResetSchedule(schedule_id=await _id(ask), cmd=ask.cmd))
 
 
 async def trigger(ask: Ask[Query, Use]) -> Response:
@@ -166,7 +166,8 @@ async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
     """Make the jobs of nominal times of the past; `backfill_id` makes it repeatable."""
     body = ask.body
     since, until = parse_timestamp(body.since, "since"), parse_timestamp(body.until, "until")
-    chosen = ask.id_of(body.backfill_id, "backfill")
+    # It stands in no path, and may be anything.
+    chosen = ask.new_id("backfill") if body.backfill_id is None else body.backfill_id
     found = await ask.look(lambda view: _found(ask, view))
     fires = await ask.coordinator.in_thread(lambda: backfill_size(found, since, until))
     count, at = 0, since

@@ -68,7 +68,7 @@ async def create(ask: Ask[Query, Any]) -> Response:
     body = ask.body
     new = as_model(body, namespace=ask.namespace, default_params=object_or_null(body.default_params, "default_params"))
     chosen = ask.id_of(body.template_id, "template")
-    return stored(await ask.order(PutTemplate(template_id=chosen, template=new, cmd=ask.key)))
+    return stored(await ask.order(PutTemplate(template_id=chosen, template=new, cmd=ask.cmd)))
 
 
 async def get(ask: Ask[Query, None]) -> Response:
@@ -95,7 +95,7 @@ async def update(ask: Ask[Query, TemplateChanges]) -> Response:
         template=NewTemplate(**{**kept, **given}),
         replace=True,
         version=found.version if version is None else version,
-        cmd=ask.key,
+        cmd=ask.cmd,
         request=ask.digest,
     )
     return stored(await ask.order(command))
@@ -104,14 +104,14 @@ async def update(ask: Ask[Query, TemplateChanges]) -> Response:
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a template that no schedule uses."""
     template_id = await id_to_delete(ask, Template, ask.path["template_id"])
-    await ask.order(DeleteTemplate(template_id=template_id, cmd=ask.key, request=ask.digest))
+    await ask.order(DeleteTemplate(template_id=template_id, cmd=ask.cmd, request=ask.digest))
     return gone()
 
 
 async def archive(ask: Ask[Query, Empty]) -> Response:
     """Make no more jobs from a template."""
     found = await ask.look(lambda view: _found(ask, view))
-    await ask.order(ArchiveTemplate(template_id=found.template_id, cmd=ask.key))
+    await ask.order(ArchiveTemplate(template_id=found.template_id, cmd=ask.cmd))
     return done(found.template_id)
 
 

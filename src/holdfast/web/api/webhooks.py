@@ -25,6 +25,7 @@ from holdfast.model.commands import DeleteWebhook, ProbeWebhook, PutWebhook, Red
 from holdfast.model.outcomes import Refusal, Saved
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, Webhook, WebhookChanges
+from holdfast.stores.http.wire import ProbeWish
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, changes_of, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
@@ -87,9 +88,10 @@ async def create(ask: Ask[Query, WebhookBody]) -> Response:
         queues=body.queues,
         secrets=(made if body.secret is None else body.secret,),  # type: ignore[arg-type]  # one of them is there
     )
-    chosen = default_id(ask.namespace, body.url) if body.webhook_id is None else body.webhook_id
+    own = body.webhook_id
+    chosen = default_id(ask.namespace, body.url) if own is None else ask.id_of(own, "webhook")
     # A secret that is made is another one each time: then only the webhook's id tells a repetition.
-    cmd, allow = ask.key if made is None else "", tuple(ask.coordinator.webhook_allow)
+    cmd, allow = ask.cmd if made is None else "", tuple(ask.coordinator.webhook_allow)
     outcome = await ask.order(PutWebhook(webhook_id=chosen, webhook=new, allow=allow, cmd=cmd))
     assert isinstance(outcome, Saved)
     return told(WebhookMade(outcome.id, made), 201)
@@ -105,20 +107,29 @@ async def update(ask: Ask[Query, Any]) -> Response:
     changes: WebhookChanges = changes_of(ask.body)
     webhook_id = await id_within(ask, Webhook, ask.path["webhook_id"])
     allow = tuple(ask.coordinator.webhook_allow)
-    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.key))
+    await ask.order(UpdateWebhook(webhook_id=webhook_id, changes=changes, allow=allow, cmd=ask.cmd))
     return done(webhook_id)
 
 
 async def delete(ask: Ask[Query, None]) -> Response:
     """Remove a webhook; what it is still owed is not sent."""
     webhook_id = await id_within(ask, Webhook, ask.path["webhook_id"])
-    await ask.order(DeleteWebhook(webhook_id=webhook_id, cmd=ask.key))
+    await ask.order(DeleteWebhook(webhook_id=webhook_id, cmd=ask.cmd))
     return gone()
 
 
 async def test(ask: Ask[Query, Empty]) -> Response:
     """Send a delivery that only shows whether it arrives, once, now; answer with what came of it."""
-    webhook_id, access, coordinator = ask.path["webhook_id"], ask.access, ask.coordinator
+    return await _tested(ask, ask.path["webhook_id"])
+
+
+async def test_named(ask: Ask[Query, ProbeWish]) -> Response:
+    """Do the same for the webhook that the body names: a path cannot carry every id there is."""
+    return await _tested(ask, ask.body.webhook_id)
+
+
+async def _tested(ask: Ask[Any, Any], webhook_id: str) -> Response:
+    access, coordinator = ask.access, ask.coordinator
     sample = ProbeWebhook(webhook_id=webhook_id, delivery_id="sample")
     judged = coordinator.admit(access, sample)
     if isinstance(judged, Refusal):
@@ -162,7 +173,7 @@ async def get_delivery(ask: Ask[Query, None]) -> Response:
 async def redeliver(ask: Ask[Query, Empty]) -> Response:
     """Send a delivery again, with all its tries."""
     delivery_id = await id_within(ask, Delivery, ask.path["delivery_id"])
-    await ask.order(Redeliver(delivery_id=delivery_id, cmd=ask.key))
+    await ask.order(Redeliver(delivery_id=delivery_id, cmd=ask.cmd))
     return done(delivery_id)
 
 
@@ -219,6 +230,16 @@ ENDPOINTS = (
         body=Empty,
         answers={200: FullDelivery},
         refuses=(409,),
+        sends=ProbeWebhook,
+    ),
+    Endpoint(
+        method="POST",
+        path="/webhooks/test",
+        summary="Do the same for the webhook that the body names.",
+        handler=test_named,
+        body=ProbeWish,
+        answers={200: FullDelivery},
+        refuses=(404, 409),
         sends=ProbeWebhook,
     ),
     Endpoint(

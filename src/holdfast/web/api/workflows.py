@@ -15,7 +15,6 @@ from holdfast.app.flowrecords import (
     execution_row,
     full_instance,
     instance_row,
-    unbegun,
 )
 from holdfast.app.histories import exported
 from holdfast.app.instancestate import state_of
@@ -29,7 +28,7 @@ from holdfast.rules.access import FLOWS
 from holdfast.rules.explain import Reason
 from holdfast.rules.mail import is_expected
 from holdfast.rules.seeing import started_by
-from holdfast.stores.protocol import InstanceQuery, View
+from holdfast.stores.protocol import InstanceQuery, StartQuery, View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, place_in, walked
 
@@ -86,8 +85,10 @@ async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
         ids: list[str] = []
         at: Place | None = None
         if not isinstance(start, int) and query.status in (None, *GOING):
-            waiting = sorted(one for one in unbegun(view, ask.now, query.workflow) if start is None or one > start)
-            waiting = [one for one in waiting if own is None or started_by(one, view) == own]
+            asked = StartQuery(
+                orchestration_name=query.workflow, submitted_by=own, after=start or "", limit=query.limit + 1
+            )
+            waiting = [one.instance_id for one in view.unbegun(asked)]
             ids = waiting[: query.limit]
             at = ids[-1] if len(waiting) > query.limit else None
         begun: list[Any] = []

@@ -1,0 +1,169 @@
+"""Fields of a body: each is known, and said once. A misspelt one is refused with its path, never lost in silence.
+
+The structs of the model cannot see to it themselves: they also read what stores keep, where a field of a newer version
+is passed over. So of each a twin is made that has its names and reads none of its values. What a payload says inside
+is its owner's, and not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+
+from holdfast.errors import InvalidValue
+from holdfast.version import __version__
+
+_PATH = re.compile(r"^(?P<said>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
+_NAMED = re.compile(r"field `(?P<name>[^`]+)`")
+_encode = msgspec.json.Encoder().encode
+
+
+def demand_fields(raw: bytes, kind: Any) -> None:
+    """Demand that a body which was read as a kind says nothing that was not heard. Raises InvalidValue."""
+    twin, decoder = _reader(kind)
+    try:
+        named = decoder.decode(raw)
+    except msgspec.ValidationError as problem:
+        raise misread(
+            "the body",
+            problem,
+            hint=f"Is it misspelt? This coordinator is version {__version__}; a newer one may know it.",
+        ) from None
+    # Written again it is as long as it was, unless something was said twice, or with spaces or escapes between values.
+    # So what is written tightly, as our own stores do it, is read no third time.
+    if len(_encode(named)) == len(raw):
+        return
+    tight = msgspec.json.format(raw, indent=-1)
+    if len(_encode(decoder.decode(tight))) != len(tight):
+        for path in _doubled(_pairs(raw), twin, ""):
+            raise InvalidValue(
+                f"the body does not fit: field `{path[:200]}` is said twice. Nothing was done.", field=path[:200]
+            )
+
+
+def misread(where: str, problem: msgspec.ValidationError, hint: str = "") -> InvalidValue:
+    """Say what does not fit, and at which field."""
+    found = _PATH.match(str(problem))
+    said, path = (str(problem), "") if found is None else (found["said"], found["path"] or "")
+    named = _NAMED.search(said)
+    field = ".".join(part for part in (path, named["name"] if named else "") if part)
+    return InvalidValue(
+        f"{where} does not fit: {said[:300]}{f', at {field}' if field else ''}. Nothing was done.",
+        hint=hint,
+        field=field[:200],
+    )
+
+
+# --- twins ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _reader(kind: Any) -> tuple[Any, msgspec.json.Decoder[Any]]:
+    twin = _twin(kind)
+    return twin, msgspec.json.Decoder(twin)
+
+
+def _twin(hint: Any) -> Any:
+    """Give a type with twins in the place of structs, and of what holds none the bytes as they are."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _struct(hint)
+    if not _holds_struct(hint):
+        return msgspec.Raw
+    parts = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        # Beside a struct stands what JSON tells from one, such as a text.
+        return reduce(or_, (_twin(part) if _holds_struct(part) else part for part in parts))
+    return get_origin(hint)[tuple(part if part is ... or part is str else _twin(part) for part in parts)]
+
+
+@cache
+def _struct(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    config = kind.__struct_config__
+    return msgspec.defstruct(
+        f"{kind.__name__}Names",
+        [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)],
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        gc=False,
+        tag=config.tag,
+        tag_field=config.tag_field,
+    )
+
+
+def _holds_struct(hint: Any) -> bool:
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    return is_struct or any(_holds_struct(part) for part in get_args(hint))
+
+
+# --- what is said twice -----------------------------------------------------------------------------------------------
+
+
+class _Object(list[tuple[str, Any]]):
+    """An object as it was written: all its names, in order."""
+
+
+def _pairs(raw: bytes) -> Any:
+    try:
+        # Numbers stay texts: their values are nobody's business here, and they may have more digits than are read.
+        return json.loads(raw, object_pairs_hook=_Object, parse_int=str, parse_float=str)
+    except RecursionError:
+        raise InvalidValue("the body is nested too deeply. Nothing was done.", field="") from None
+
+
+def _doubled(value: Any, hint: Any, path: str) -> Iterator[str]:
+    """Walk the paths of fields that are said more than once in an object that is read as a struct."""
+    if isinstance(value, _Object):
+        struct = _struct_for(value, hint)
+        if struct is None:
+            return
+        hints = _hints(struct)
+        seen: set[str] = set()
+        for name, one in value:
+            if name in seen:
+                yield f"{path}{name}"
+            seen.add(name)
+            yield from _doubled(one, hints.get(name), f"{path}{name}.")
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            for part in _parts(hint, number):
+                yield from _doubled(one, part, f"{path.removesuffix('.')}[{number}].")
+
+
+def _struct_for(value: _Object, hint: Any) -> type[msgspec.Struct] | None:
+    """Give the one of the structs in a type that an object is read as."""
+    tags, by_tag = _structs(hint)
+    if len(by_tag) < 2:
+        return next(iter(by_tag.values()), None)
+    return next(
+        (by_tag[text] for name, text in value if name in tags and isinstance(text, str) and text in by_tag), None
+    )
+
+
+@cache
+def _structs(hint: Any) -> tuple[set[str | None], dict[Any, type[msgspec.Struct]]]:
+    """Give the structs in a type by their tags, and the fields that these stand in."""
+    found = [one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    configs = [(one, one.__struct_config__) for one in found]
+    return {config.tag_field for _, config in configs}, {config.tag: one for one, config in configs}
+
+
+@cache
+def _hints(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(struct)}
+
+
+def _parts(hint: Any, number: int) -> Iterator[Any]:
+    """Give what an element of a list may be read as."""
+    for one in (hint, *get_args(hint)):
+        if get_origin(one) is list or (get_origin(one) is tuple and get_args(one)[-1] is ...):
+            yield get_args(one)[0]
+        elif get_origin(one) is tuple and number < len(get_args(one)):
+            yield get_args(one)[number]
