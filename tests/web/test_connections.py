@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.web.connections import FLOW, LINGER_S, Connections
+from holdfast.web.connections import FLOW, GOODBYE_S, LINGER_S, Connections
 
 
 class Wire:
@@ -129,3 +129,17 @@ def test_who_still_fetches_an_answer_is_not_the_one_that_goes():
     new.unsent = 1
     connections.join(newest)
     assert (fetching.is_cut, new.is_cut, newest.is_cut) == (False, False, True), "all others are at work"
+
+
+def test_at_the_end_nobody_is_waited_for_who_was_told_all_or_has_asked_nothing():
+    connections = Connections(9, 10)
+    told, telling, asking, busy = Wire(), Wire(), Wire(100.0), Wire()
+    for wire in (told, telling, asking, busy):
+        connections.join(wire)
+    connections.work(busy)
+    told.is_closing = telling.is_closing = True
+    telling.unsent = 1
+    connections.part(100.0)
+    assert [wire.is_cut for wire in (told, telling, asking, busy)] == [False, False, True, False]
+    connections.part(100.0 + GOODBYE_S)
+    assert [wire.is_cut for wire in (told, telling, asking, busy)] == [True, False, True, False]

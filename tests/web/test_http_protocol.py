@@ -233,6 +233,9 @@ class Transport:
     def write(self, _part):
         assert not self.is_closed
 
+    def is_closing(self):
+        return self.is_closed
+
     def close(self):
         self.is_closed = True
 

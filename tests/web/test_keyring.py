@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 
 import pytest
 
@@ -87,11 +89,42 @@ def test_a_file_that_cannot_be_used_stops_the_start(file):
         Keyring(file=file)
     file.unlink()
     file.mkdir()
-    with pytest.raises(InvalidOperation, match="cannot be read"):
+    with pytest.raises(InvalidOperation, match=r"cannot be read.*access\.json"):
+        Keyring(file=file)
+    file.rmdir()
+    os.mkfifo(file, 0o600)
+    with pytest.raises(InvalidOperation, match="not a file"):
         Keyring(file=file)
 
 
-@pytest.mark.parametrize("spoil", [lambda file: file.chmod(0o644), lambda file: file.write_text("{")])
+def pipe(file):
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
+def edited(**fields):
+    """Write something else into the first token of a file."""
+
+    def edit(file):
+        content = json.loads(file.read_text())
+        content["accesses"][0].update(fields)
+        file.write_text(json.dumps(content))
+
+    return edit
+
+
+SPOILS = {
+    "mode": lambda file: file.chmod(0o644),
+    "cut": lambda file: file.write_text("{"),
+    "deep": lambda file: file.write_text('{"accesses": [], "x": ' + "[" * 100_000),
+    "pipe": pipe,
+    # Whoever showed any token was answered with a fault of ours; text that is no time was one that never comes.
+    "digest": edited(digest="é" * 64),
+    "time": edited(expires_at="tomorrow"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
 def test_a_file_that_cannot_be_used_later_changes_nothing_and_is_told_once(file, caplog, spoil):
     token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
     keyring = Keyring(file=file)
@@ -103,5 +136,31 @@ def test_a_file_that_cannot_be_used_later_changes_nothing_and_is_told_once(file,
     file.unlink()
     other = accessfile.add(file, "new", (Role.CLIENT,), None, NOW)
     assert keyring.find(other).name == "new"
+    with pytest.raises(Unauthorized):
+        keyring.find(token)
+
+
+def test_a_time_that_somebody_wrote_by_hand_is_read_as_one(file):
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    clock = ManualClock(moment(NOW))
+    edited(expires_at="2026-01-06T11:15:31+01:00")(file)
+    keyring = Keyring(file=file, clock=clock)
+    assert keyring.find(token).expires_at == later(NOW, 1)
+    clock.advance(1)
+    with pytest.raises(Unauthorized, match="expired"):
+        keyring.find(token)
+
+
+def test_a_revocation_that_could_not_be_read_counts_as_soon_as_it_can(file, monkeypatch, caplog):
+    """With too many open files for a moment, a revoked token stayed good until the file was changed again."""
+    token = accessfile.add(file, "ci", (Role.CLIENT,), None, NOW)
+    keyring = Keyring(file=file)
+    accessfile.revoke(file, "ci")
+    failed = InvalidOperation("too many open files")
+    with monkeypatch.context() as patched:
+        patched.setattr(accessfile, "read", lambda _file: (_ for _ in ()).throw(failed))
+        for _ in range(3):
+            assert keyring.find(token).name == "ci"
+    assert [record.message for record in caplog.records] == ["serve.access_file"]
     with pytest.raises(Unauthorized):
         keyring.find(token)

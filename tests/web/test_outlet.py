@@ -96,6 +96,16 @@ def test_who_closes_sends_what_was_written_first_and_who_cuts_does_not():
     assert len(transport.taken) == PIECE
 
 
+def test_a_transport_is_closed_once_however_often_that_is_asked_for():
+    """Over TLS the second time makes it forget what it is: nothing can be asked of it any more, and nothing cuts it."""
+    out, transport = outlet(takes=len(WORDS))
+    out.write(WORDS)
+    out.close()
+    out.close()
+    out.resume()
+    assert transport.ends == ["closed"]
+
+
 def test_who_waits_goes_on_when_all_is_fetched_or_nobody_is_there():
     async def waits(end):
         out, transport = outlet()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ import msgspec
 from holdfast.errors import InvalidOperation, InvalidValue, NotFound
 from holdfast.model.access import Access, Role
 from holdfast.model.ids import NAME_HINT, is_name
-from holdfast.model.times import Timestamp
+from holdfast.model.times import Timestamp, parse_timestamp
 
 #: Begins every access token, so that people and scanners know one when they see it.
 PREFIX = "hfa_"
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -44,21 +46,38 @@ def read(path: Path) -> list[Access]:
     Raises InvalidOperation if others could read it or this process cannot, InvalidValue for what is no such file.
     """
     try:
-        with path.open("rb") as file:
+        # Nobody waits at a pipe for what may never come: a coordinator reads this between two requests.
+        with open(path, "rb", opener=_warily) as file:
             mode = os.fstat(file.fileno()).st_mode
-            content = file.read()
+            content = file.read() if stat.S_ISREG(mode) else b""
     except FileNotFoundError:
         return []
     except OSError as problem:
         raise InvalidOperation(f"{path} cannot be read: {problem}. It was not used.", file=str(path)) from problem
+    if not stat.S_ISREG(mode):
+        raise InvalidOperation(f"{path} is not a file. It was not used.", file=str(path))
     if stat.S_IMODE(mode) & 0o077:
         raise InvalidOperation(
             f"{path} can be read or written by others. It was not used.", hint=f"chmod 600 {path}", file=str(path)
         )
     try:
-        return _read(content).accesses
-    except msgspec.DecodeError as problem:
-        raise InvalidValue(f"{path}: {problem}. It was not used.", file=str(path)) from problem
+        return [_checked(access) for access in _read(content).accesses]
+    except (msgspec.DecodeError, RecursionError, InvalidValue) as problem:
+        why = str(problem).rstrip(".")
+        raise InvalidValue(f"{path}: {why}. It was not used.", file=str(path)) from problem
+
+
+def _warily(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _checked(access: Access) -> Access:
+    """Give what somebody may have written by hand in our form: times are compared as text, hashes as ASCII."""
+    if _DIGEST.fullmatch(access.digest) is None:
+        raise InvalidValue(f"{access.name!r:.80}: its digest is not 64 hex digits", field="digest")
+    if access.expires_at is None:
+        return access
+    return msgspec.structs.replace(access, expires_at=parse_timestamp(access.expires_at, "expires_at"))
 
 
 def add(

@@ -15,6 +15,8 @@ from typing import NamedTuple, Protocol
 LINGER_S = 20.0
 #: Bytes of an answer that must be fetched for its time to begin anew; fewer are no flow.
 FLOW = 64 << 10
+#: Seconds that the other side of a closed connection has at the end of the server to say goodbye, too.
+GOODBYE_S = 1.0
 
 
 class Connection(Protocol):
@@ -98,6 +100,19 @@ class Connections:
                 if now - connection.head_since >= self._head_s:
                     connection.cut()
             elif connection in self._idle and _is_over(self._idle, connection, now, self._idle_s):
+                connection.cut()
+
+    def part(self, now: float) -> None:
+        """Cut, at the end of the server, who has asked nothing yet, and who was told all and does not hang up, either.
+
+        Over TLS a closed connection is there until the other side says goodbye, too, and who keeps one for later reads
+        nothing meanwhile.
+        """
+        for connection in [*self._idle, *self._busy]:
+            if not connection.is_closing:
+                if connection.head_since is not None:
+                    connection.cut()
+            elif not connection.unsent and _is_over(self._closing, connection, now, GOODBYE_S):
                 connection.cut()
 
 

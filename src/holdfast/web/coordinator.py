@@ -19,7 +19,7 @@ from starlette.requests import Request
 from holdfast.engine.counting import Counts
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report
-from holdfast.errors import CorruptState, HoldfastError, StoreFailed
+from holdfast.errors import CorruptState, HoldfastError, StoreFailed, StoreFull
 from holdfast.model.access import LOCAL, Access
 from holdfast.model.commands import Command, CreateGroup, Enqueue, Lease, NewJob, Reserve, StartDirect
 from holdfast.model.flowcommands import AnswerDecision, FetchActivity, FetchTurn, StartInstance
@@ -27,6 +27,7 @@ from holdfast.model.outcomes import Outcome, Refusal
 from holdfast.model.retention import Retention
 from holdfast.rules.reaching import forbidden, may_ask, reaches_all
 from holdfast.rules.saying import signed
+from holdfast.stores.protocol import Journalling
 from holdfast.web.bell import Bell
 from holdfast.web.census import Census
 from holdfast.web.gathering import Gathering, Submission
@@ -39,6 +40,8 @@ from holdfast.web.transcripts import Transcripts
 
 log = logging.getLogger("holdfast.serve")
 
+#: Seconds after a command that found no room for which the disk counts as full, unless one finds room before.
+FULL_S = 10.0
 #: Requests that look into the store at once.
 THREADS = 8
 #: Commands that may name an opening of the store; nobody outside this process has one.
@@ -81,6 +84,8 @@ class Coordinator:
         #: Why it answers nothing any more.
         self.failure: BaseException | None = None
         self._failed = failed
+        #: When a command last found no room, by the monotonic clock.
+        self._full_at: float | None = None
         self._threads = ThreadPoolExecutor(THREADS, "holdfast-http")
         self.bell = Bell(engine, self._fail)
         self._gathering = Gathering(self._decided)
@@ -129,8 +134,7 @@ class Coordinator:
 
     async def decide(self, access: Access, commands: Sequence[Command]) -> list[Outcome]:
         """Decide commands of somebody, in order; what they may not send is refused in its place."""
-        with self._watched():
-            return await self._gathering.decide(access, commands)
+        return await self._decide(access, commands)
 
     def admit(self, access: Access, command: Command) -> Command | Refusal:
         """Give a command as it may be decided, with who asks; or its refusal, whatever there is of what it names."""
@@ -142,8 +146,33 @@ class Coordinator:
 
     async def _submit(self, commands: Sequence[Command]) -> list[Outcome]:
         """Decide commands that were admitted before."""
+        return await self._decide(None, commands)
+
+    async def _decide(self, access: Access | None, commands: Sequence[Command]) -> list[Outcome]:
         with self._watched():
-            return await self._gathering.decide(None, commands)
+            try:
+                outcomes = await self._gathering.decide(access, commands)
+            except StoreFull:
+                self._full_at = self.engine.time.clock.monotonic()
+                raise
+        self._full_at = None
+        return outcomes
+
+    async def takes(self) -> str:
+        """Tell how it takes commands: `ready`, `stopped`, or `full`, for as long as there is no room for what they do.
+
+        Where nobody tries any more it is `ready` again after a while: whoever asks this before sending could not learn
+        that there is room otherwise.
+        """
+        store, full_at = self.engine.store, self._full_at
+        if self.failure is not None:
+            return "stopped"
+        if full_at is not None and self.engine.time.clock.monotonic() - full_at < FULL_S:
+            return "full"
+        if isinstance(store, Journalling):  # a log tries again by itself, and whoever waits for it has no answer yet
+            # Not among those who look into the store: there they may all wait for the same room.
+            return "full" if (await asyncio.to_thread(store.journal_stats)).state == "full" else "ready"
+        return "ready"
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

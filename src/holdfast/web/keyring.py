@@ -38,6 +38,9 @@ class Keyring:
         self._file = file
         self._clock = clock or SystemClock()
         self._print: _Print | None = None
+        #: What the file was when it could not be used, and that was told. It is tried again with every look: what kept
+        #: it from being read, such as too many open files, need not show on it.
+        self._told: _Print | None = None
         self._accesses = tuple(accesses)
         # Each look gives the interpreter away to the thread that commits: a hundred requests waited a hundred times.
         self._looked = Shared(self._look)
@@ -78,16 +81,18 @@ class Keyring:
         return self._accesses
 
     def _read_again(self, file: Path) -> None:
+        found = _print_of(file)
+        if found == self._print:
+            return
         try:
-            found = _print_of(file)
-            if found == self._print:
-                return
-            self._print = found
             self._accesses = tuple(accessfile.read(file))
-        except (HoldfastError, OSError) as problem:
+        except HoldfastError as problem:
             # Told once for each state of the file, not with every request.
-            log.error("serve.access_file", extra={"file": str(file), "problem": str(problem)})  # noqa: TRY400 - no bug
+            if found != self._told:
+                log.error("serve.access_file", extra={"file": str(file), "problem": str(problem)})  # noqa: TRY400 - no bug
+            self._told = found
         else:
+            self._print, self._told = found, None
             log.info("serve.access_read", extra={"file": str(file), "tokens": len(self._accesses)})
 
 

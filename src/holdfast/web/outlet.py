@@ -100,7 +100,8 @@ class Outlet:
             self._transport.write(part[:PIECE])
         if not self._waiting:
             if self._is_closed and not self._lingers:
-                self._transport.close()
+                if not self._transport.is_closing():  # over TLS the second time would make it forget what it is
+                    self._transport.close()
             elif self._is_closed and self._transport.can_write_eof():  # over TLS it cannot
                 self._transport.write_eof()
             if not self._is_paused:

@@ -90,7 +90,7 @@ class Conversation(asyncio.Protocol):
         """End it after what is being answered; called by uvicorn."""
         if self._asked:
             self._asked[0].is_last = True
-        else:
+        elif self._lingering is None:  # that one ends by itself, and soon
             self.close()
 
     # --- for the event loop -------------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ async def healthz(_request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """Say whether commands are taken."""
-    failed = coordinator_of(request).failure is not None
-    return PlainTextResponse("stopped\n" if failed else "ready\n", 503 if failed else 200)
+    how = await coordinator_of(request).takes()
+    return PlainTextResponse(f"{how}\n", 200 if how == "ready" else 503)
 
 
 API = [

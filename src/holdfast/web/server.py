@@ -19,16 +19,14 @@ from typing import Protocol
 import uvicorn
 
 from holdfast.web.connections import Connections
+from holdfast.web.handshakes import Handshake
 from holdfast.web.limits import Limits
 from holdfast.web.protocol import Conversation
 
 #: Seconds that requests under way are given at the end.
 DRAIN_S = 10
-#: Seconds of a handshake; a connection counts only from there on.
-HANDSHAKE_S = 10.0
-#: Seconds after which the loop would cut a TLS connection that is closed, even while its last answer is being fetched.
-#: Ours are cut before, by `Connections`, if it is not.
-_FAREWELL_S = 3600.0
+#: Seconds between two looks at who has not gone yet, at the end.
+_FAREWELL_S = 0.1
 #: Connections taken in at a time, before those already there are looked at: a rush must not use up all descriptors.
 ACCEPTED = 64
 #: Connections that may wait to be taken in.
@@ -78,16 +76,13 @@ class Server(uvicorn.Server):
         def conversation() -> Conversation:
             return Conversation(self._app, self.server_state, self._connections, self._longest)
 
+        def handshake() -> Handshake:
+            assert tls is not None
+            return Handshake(conversation, tls, self._connections)
+
         tls = self.config.ssl
         for one in sockets or ():
-            made = await loop.create_server(
-                conversation,
-                sock=one,
-                backlog=ACCEPTED,
-                ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_S if tls else None,
-                ssl_shutdown_timeout=_FAREWELL_S if tls else None,
-            )
+            made = await loop.create_server(handshake if tls else conversation, sock=one, backlog=ACCEPTED)
             # The loop takes one figure for both.
             one.listen(WAITING)
             self.servers.append(made)
@@ -97,12 +92,25 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End, in our order."""
         self._offer.let_go()
-        await super().shutdown(sockets)
+        farewell = asyncio.create_task(self._see_off())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            farewell.cancel()
         # A recovery that is under way is finished: only then can its store be closed in order.
         assert self._beginning is not None
         await self._beginning
         if self.failure is None:
             await self._offer.end()
+
+    async def _see_off(self) -> None:
+        """Let everybody go who is here, also who came at the last moment, and wait for nobody's goodbye."""
+        loop = asyncio.get_running_loop()
+        while True:
+            for one in list(self.server_state.connections):
+                one.shutdown()
+            self._connections.part(loop.time())
+            await asyncio.sleep(_FAREWELL_S)
 
     async def _begin(self) -> None:
         try:

@@ -145,7 +145,7 @@ class Channel:
                 if answer.status not in _AGAIN and (answer.is_coordinators or not self._has_met):
                     raise error
                 arrived = arrived or answer.status != 429
-                why, retry_after_s = error.message, _retry_after(answer)
+                why, retry_after_s = error.message.rstrip("."), _retry_after(answer)
             left_s = ends_at - self.time.monotonic()
             if left_s <= 0 or retry_after_s > left_s:
                 waited_s = self.time.monotonic() - began
