@@ -241,7 +241,7 @@ def test_a_cursor_made_by_hand_leads_into_no_other_namespace_and_past_no_filter(
         api.engine.ask(Complete(job_id=name, token=grant.token))
 
     def listed(name, **query):
-        cursor = cursor_of((api.get(f"/jobs/{name}")["created_at"], name, 9))
+        cursor = cursor_of("/api/v1/runs", (api.get(f"/jobs/{name}")["created_at"], name, 9))
         return [run["job_id"] for run in api.get("/runs", role="here", params={**query, "cursor": cursor})["items"]]
 
     # It is a place in the order, whatever it names.

@@ -79,3 +79,10 @@ def test_a_schedule_is_previewed_before_it_is_made(api):
     # A schedule of that name is found by the other methods.
     api.post("/schedules", {"name": "preview", "job_type": "t", "interval_s": 60}, 201)
     assert api.get("/schedules/preview")["name"] == "preview"
+
+
+def test_who_reads_in_some_namespaces_may_ask_when_a_schedule_would_fire(api):
+    body = {"interval_s": 60, "n": 2}
+    assert len(api.post("/schedules/preview", body, role="here")["items"]) == 2
+    for role in ("client", "worker"):
+        api.post("/schedules/preview", body, 403, role=role)
