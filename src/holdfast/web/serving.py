@@ -26,7 +26,7 @@ from msgspec.structs import asdict
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report, recover
-from holdfast.engine.records.status import replay_of
+from holdfast.engine.records.status import Replay, replay_of
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
 from holdfast.points import reach
@@ -114,6 +114,8 @@ class Serving:
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         #: What recovery did, once it is done.
         self.recovered: Report | None = None
+        #: The same in words; empty if there was nothing to read and nothing to end.
+        self.recovery = ""
         self._restarts: int | None = None
         #: Set when requests are answered, or when there is nothing to wait for any more.
         self.ready = threading.Event()
@@ -179,12 +181,25 @@ class Serving:
             self.recovered = recover(engine)
             self._restarts = restarts_of(engine.store)
             replay = replay_of(engine.store)
+            self.recovery = recovery_told(self.recovered, replay)
             facts = {**asdict(self.recovered), **({} if replay is None else asdict(replay))}
             log.info("serve.recovered", extra={name: fact for name, fact in facts.items() if fact})
         except BaseException:
             engine.close()
             raise
         return engine
+
+
+def recovery_told(report: Report, replay: Replay | None) -> str:
+    """Say what opening and recovering a store took, as far as it took anything."""
+    read = "" if replay is None or not replay.records else f"{replay.records:,} records in {replay.seconds:.2f} s"
+    ended = report.expired + report.ended_sessions
+    parts = (
+        read,
+        f"{ended:,} {'lease or reservation' if ended == 1 else 'leases and reservations'} ended" if ended else "",
+        f"{replay.cut_bytes:,} bytes cut" if replay is not None and replay.cut_bytes else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _config(front: Front, listening: Listening) -> uvicorn.Config:
