@@ -123,7 +123,7 @@ def _row(one: Staff, size: int, now: Timestamp, screen: Screen) -> list[str]:
         age(seconds_between(worker.last_seen, now)),
         safe(",".join(worker.queues)),
         safe(worker.host),
-        str(worker.pid),
+        str(worker.pid or ""),
         safe(worker.version),
         safe(" ".join(held.job.job_id[:size] for held in one.jobs)),
     ]
@@ -146,7 +146,8 @@ def worker_page(one: Staff, now: Timestamp, screen: Screen) -> list[str]:
     shown = {
         "id": worker.worker_id,
         "name": _own_name(worker),
-        "process": f"{worker.pid} on {worker.host}",
+        # A worker of few words, elsewhere, says nothing of its process.
+        "process": worker.pid and f"{worker.pid} on {worker.host}",
         "version": worker.version,
         "namespace": worker.namespace,
         "queues": ", ".join(worker.queues),

@@ -69,7 +69,7 @@ class Coordinator:
         #: Networks beside the public ones that webhooks may lie in.
         self.webhook_allow = webhook_allow
         self.limits = limits or Limits()
-        self.muster = Muster(engine.store.workers, self.limits.workers)
+        self.muster = Muster(engine.store.workers, self.limits.workers, self.limits.note)
         #: What recovery did before, and how often the store was served before, if it is known.
         self.recovered: Report | None = None
         self.restarts: int | None = None

@@ -50,12 +50,12 @@ async def post_heartbeat(request: Request) -> Response:
     def tell() -> Wish | None:
         if said:
             _keep(coordinator, said)
+        now = engine.look().now
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
-            now = engine.look().now
             muster.note(msgspec.structs.replace(beat.worker, last_seen=now, session_id=None))
         else:
-            muster.stir(worker_id)
+            muster.stir(worker_id, now)
         return engine.store.workers.wish(worker_id)
 
     return answer(Beat(outcomes=outcomes, wish=await coordinator.in_thread(tell)))
