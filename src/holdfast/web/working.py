@@ -89,7 +89,7 @@ async def post_wish(request: Request) -> Response:
     coordinator, worker_id = coordinator_of(request), request.path_params["worker"]
     wish = Wish(request.url.path.rpartition("/")[2])
     if not await coordinator.in_thread(lambda: coordinator.engine.store.workers.ask(worker_id, wish)):
-        raise WorkerNotFound(f"there is no worker {worker_id!r:.200}. Nobody was asked.")
+        raise WorkerNotFound(f"there is no worker {worker_id!r:.200}. Nobody was asked.", worker_id=worker_id[:200])
     return Response(status_code=204)
 
 

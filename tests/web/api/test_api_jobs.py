@@ -276,3 +276,17 @@ def test_a_heartbeat_whose_lines_are_refused_extends_nothing(api):
     api.post("/workers/w/heartbeat", {**beat, "lines": beat["lines"][:1]}, role="here")
     assert api.get("/jobs/j")["lease_expires_at"] > until
     assert api.get(f"/runs/{grant.run_id}/log") == b"x\n"
+
+
+def test_a_job_of_nothing_is_told_what_to_name(api):
+    problem = api.post("/jobs", {}, 422)
+    assert "or a template" in problem["detail"]
+    assert (problem["facts"], "hint" in problem) == ({"field": "job_type"}, False)
+    for body, field in (({}, "job_type"), ({"template": "t"}, "template")):
+        assert api.post("/jobs/batch", {"jobs": [body]}, 422)["facts"]["field"] == field
+        assert api.post("/groups", {"members": [body]}, 422)["facts"]["field"] == field
+
+
+def test_a_worker_that_is_not_there_is_named(api):
+    problem = api.post("/workers/nobody/quiet", None, 404)
+    assert (problem["code"], problem["facts"]) == ("worker_not_found", {"worker_id": "nobody"})
