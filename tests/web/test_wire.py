@@ -60,6 +60,9 @@ def test_a_worker_that_says_nothing_of_itself_is_known_by_what_it_asks_for(api):
     (grant,) = lease(api, "script", "terse").json()["grants"]
     (known,) = (one for one in api.get("/workers").json()["workers"] if one["worker_id"] == "script")
     assert (known["name"], known["queues"]) == ("script", ["terse"])
+    # Every field is there, also one that is as usual, and what it holds.
+    assert (known["state"], known["slots"], known["used"], known["wish"]) == ("ready", 1, 1, None)
+    assert [(job["job_id"], job["queue"]) for job in known["jobs"]] == [("first", "terse")]
     assert api.get("/jobs/second/explain").json()["reason"]["code"] != "no_worker"
     # It learns what is asked of it with its next heartbeat, and is forgotten when it leaves.
     assert api.post("/workers/script/quiet").status_code == 204

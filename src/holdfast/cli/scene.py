@@ -12,8 +12,9 @@ from holdfast.cli.output import Record
 from holdfast.cli.pulse import Pulse, Rates, Recovery
 from holdfast.cli.sight import seen, workers_seen
 from holdfast.cli.target import Target, now
-from holdfast.cli.workerrows import Held, Staff, progresses, running, staff
+from holdfast.cli.workerrows import progresses
 from holdfast.engine.records.queues import QueueRow, queue_rows
+from holdfast.engine.records.workers import Held, Staff, running, staff
 from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority

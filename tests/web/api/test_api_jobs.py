@@ -290,3 +290,14 @@ def test_a_job_of_nothing_is_told_what_to_name(api):
 def test_a_worker_that_is_not_there_is_named(api):
     problem = api.post("/workers/nobody/quiet", None, 404)
     assert (problem["code"], problem["facts"]) == ("worker_not_found", {"worker_id": "nobody"})
+
+
+def test_what_workers_hold_is_told_to_who_may_read_jobs(api):
+    api.post("/jobs", {"job_type": "t", "job_id": "j"}, 201)
+    lease = {"command": "lease", "cmd": "c", "worker_id": "script"}
+    api.post("/lease", {"lease": lease}, role="worker")
+    (told,) = api.get("/workers", role="reader")["workers"]
+    assert (told["used"], [job["job_id"] for job in told["jobs"]]) == (1, ["j"])
+    (told,) = api.get("/workers", role="worker")["workers"]
+    assert (told["worker_id"], told["used"], told["jobs"]) == ("script", None, None)
+    api.get("/workers", 403, role="client")
