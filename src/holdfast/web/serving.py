@@ -192,7 +192,11 @@ class Serving:
 
 def recovery_told(report: Report, replay: Replay | None) -> str:
     """Say what opening and recovering a store took, as far as it took anything."""
-    read = "" if replay is None or not replay.records else f"{replay.records:,} records in {replay.seconds:.2f} s"
+    read = (
+        ""
+        if replay is None or not replay.records
+        else f"{replay.records:,} record{'s' * (replay.records != 1)} in {replay.seconds:.2f} s"
+    )
     ended = report.expired + report.ended_sessions
     parts = (
         read,
