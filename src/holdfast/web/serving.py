@@ -26,7 +26,7 @@ from msgspec.structs import asdict
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report, recover
-from holdfast.engine.records.status import Replay, replay_of
+from holdfast.engine.records.status import recovery_told, replay_of
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
 from holdfast.points import reach
@@ -188,22 +188,6 @@ class Serving:
             engine.close()
             raise
         return engine
-
-
-def recovery_told(report: Report, replay: Replay | None) -> str:
-    """Say what opening and recovering a store took, as far as it took anything."""
-    read = (
-        ""
-        if replay is None or not replay.records
-        else f"{replay.records:,} record{'s' * (replay.records != 1)} in {replay.seconds:.2f} s"
-    )
-    ended = report.expired + report.ended_sessions
-    parts = (
-        read,
-        f"{ended:,} {'lease or reservation' if ended == 1 else 'leases and reservations'} ended" if ended else "",
-        f"{replay.cut_bytes:,} bytes cut" if replay is not None and replay.cut_bytes else "",
-    )
-    return ", ".join(filter(None, parts))
 
 
 def _config(front: Front, listening: Listening) -> uvicorn.Config:
