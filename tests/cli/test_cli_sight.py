@@ -206,6 +206,16 @@ def test_the_page_of_a_store_leaves_out_what_a_reader_of_a_namespace_may_not_see
     assert (whole["dispatching"], whole["workers"]["ready"], whole["running_instances"]) == (True, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("queues", "queues"), ("schedules", "schedules"), ("reservations", "what is due (reservation)")],
+)
+def test_who_may_not_see_a_list_is_told_which_one(by, command, what):
+    told = by("shop", command, "ls")
+    assert told.exit_code == 6
+    assert told.stderr.startswith(f"holdfast: shop may not look up {what} there. That takes an access token")
+
+
 def test_the_status_of_a_coordinator_is_what_it_says_of_itself(served, by, rows_of):
     told, shown = httpx2.get(f"{served}/api/v1/status").json(), rows_of("reader", "status")
     assert told["open_decisions"] == told["running_instances"] == 0
