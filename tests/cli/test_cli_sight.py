@@ -6,6 +6,7 @@ import hashlib
 import threading
 from contextlib import contextmanager
 
+import httpx2
 import msgspec
 import pytest
 
@@ -202,10 +203,32 @@ def test_the_page_of_a_store_leaves_out_what_a_reader_of_a_namespace_may_not_see
     assert "a/default" in told.stdout
     seen = rows_of("near", command)
     assert [row["namespace"] for row in seen["queues"]] == ["a"]
-    hidden = ("workers", "dispatching", "dispatch_reason", "running_instances", "open_decisions", "last_recovery")
+    hidden = ("workers", "dispatching", "dispatch_reason", "running_instances", "open_decisions", "taken_back")
     assert {name: seen[name] for name in hidden} == dict.fromkeys(hidden)
     whole = rows_of("reader", command)
     assert (whole["dispatching"], whole["workers"]["ready"], whole["running_instances"]) == (True, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("queues", "queues"), ("schedules", "schedules"), ("reservations", "what is due (reservation)")],
+)
+def test_who_may_not_see_a_list_is_told_which_one(by, command, what):
+    told = by("shop", command, "ls")
+    assert told.exit_code == 6
+    assert told.stderr.startswith(f"holdfast: shop may not look up {what} there. That takes an access token")
+
+
+def test_the_status_of_a_coordinator_is_what_it_says_of_itself(served, by, rows_of):
+    told, shown = httpx2.get(f"{served}/api/v1/status").json(), rows_of("reader", "status")
+    assert told["open_decisions"] == told["running_instances"] == 0
+    assert told["oldest_due"] is not None
+    # But for when each was asked, and what only one who looks from outside can say.
+    mine = {name: value for name, value in shown.items() if name not in ("now", "store", "set_aside", "taken_back")}
+    assert mine == {name: value for name, value in told.items() if name != "now"}
+    assert mine["clock_steps"] == {"forward": 0, "back": 0}
+    hidden = rows_of("near", "status")
+    assert [hidden[name] for name in ("last_recovery", "replay", "clock_steps")] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,10 @@ def test_a_status_tells_what_was_taken_back_from_a_process_that_ended(holdfast, 
     filled("a", "b")
     with opened() as engine:
         engine.ask(Lease(worker_id="w", n=2, session_id="an earlier one"))
-        assert rows("status")["last_recovery"] is None
+        assert rows("status")["taken_back"] is None
     with opened() as engine:
         engine.ask(EndSessions(session_id=engine.session_id, limit=10))
-    assert rows("status")["last_recovery"]["leases"] == 2
+    assert rows("status")["taken_back"]["leases"] == 2
     assert "s ago, 2 leases of an ended process taken back\n" in holdfast("status").stdout
 
 

@@ -19,7 +19,7 @@ from holdfast.cli.target import now
 from holdfast.cli.terminal import Screen
 from holdfast.cli.top import pressed
 from holdfast.cli.toppage import SORTS, Wishes, page
-from holdfast.cli.workerrows import Held, Staff
+from holdfast.engine.records.workers import Held, Staff
 from holdfast.model.commands import Enqueue, Lease, NewJob, PauseDispatch
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Authority, Queue

@@ -49,6 +49,13 @@ def test_a_worker_nobody_named_is_shown_by_its_id_alone(filled, hire, holdfast):
     assert "name" not in holdfast("workers", "show", "box").stdout.split()
 
 
+def test_a_worker_of_few_words_is_shown_without_a_process(filled, hire, holdfast):
+    filled("a")
+    hire("script", name="script", host="", pid=0, version="")
+    assert "process" not in holdfast("workers", "show", "script").stdout.split()
+    assert holdfast("workers", "ls").stdout.splitlines()[1].split()[-1] == "default"
+
+
 def test_a_store_nobody_works_on_has_an_empty_list(rows, filled):
     filled("a")
     assert rows("workers", "ls") == []

@@ -53,9 +53,9 @@ def test_a_new_schedule_knows_its_next_fire(world):
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"cron_expression": "0 0 30 2 *"}, "cron"),
-        ({"cron_expression": "61 * * * *"}, "cron"),
-        ({"cron_expression": "* * * * * *"}, "cron"),
+        ({"cron_expression": "0 0 30 2 *"}, "cron_expression"),
+        ({"cron_expression": "61 * * * *"}, "cron_expression"),
+        ({"cron_expression": "* * * * * *"}, "cron_expression"),
         ({"timezone": "Europe/Atlantis"}, "timezone"),
         ({"timezone": "../../etc/passwd"}, "timezone"),
         ({"interval_s": -5}, "interval_s"),

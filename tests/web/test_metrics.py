@@ -182,6 +182,19 @@ def test_a_job_from_enqueue_to_end_moves_what_speaks_of_it(watched):
     assert watched.moved(lambda: watched.send(Complete(**held)))["holdfast_duplicate_reports_total",] == 1
 
 
+def test_a_lease_that_is_asked_for_twice_in_one_commit_has_waited_once(watched):
+    watched.send(Enqueue(jobs=(new_job("a"),)))
+    watched.clock.advance(7)
+    lease = Lease(worker_id="w", cmd="c")
+
+    def twice():
+        first, second = watched.engine.submit_many([lease, lease])
+        assert first.grants[0].token == second.grants[0].token
+
+    moved = watched.moved(twice)
+    assert moved["holdfast_wait_seconds_count",] == moved["holdfast_lease_granted_total",] == 1
+
+
 def test_what_goes_wrong_is_counted_by_its_kind(watched):
     watched.send(Enqueue(jobs=(new_job("a"), new_job("b", retry_mode="chain"), new_job("c"), new_job("d"))))
     lost, failed, dead = watched.lease(), watched.lease(), watched.lease()

@@ -8,13 +8,18 @@ import pytest
 from coordinators import running
 
 from holdfast.errors import PayloadTooLarge
+from holdfast.model.commands import Lease
 from holdfast.model.times import stamp
-from holdfast.model.workers import Wish, WorkerInfo
+from holdfast.model.workers import Wish, WorkerInfo, WorkerState
 from holdfast.stores.beside.memory import MemoryRoster, MemorySessions
+from holdfast.stores.beside.rostering import LOST_S
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.web.limits import Limits
-from holdfast.web.muster import Muster
+from holdfast.web.muster import FRESH_S, Muster
+
+#: Bytes of what may be written down of a worker that says nothing of itself.
+NOTE = 10_000
 
 
 @pytest.fixture
@@ -38,18 +43,18 @@ def names(roster):
 
 
 def test_one_more_than_there_may_be_and_the_longest_silent_is_forgotten(roster, clock):
-    muster = Muster(roster, 3)
+    muster = Muster(roster, 3, NOTE)
     for name in "abcd":
         muster.note(worker(name, clock))
     assert names(roster) == ["b", "c", "d"]
     muster.note(worker("b", clock))  # known, so there is nobody more
-    muster.stir("c")  # a sign of life is enough
+    muster.stir("c", stamp(clock.now()))  # a sign of life is enough
     muster.note(worker("e", clock))
     assert names(roster) == ["b", "c", "e"]
 
 
 def test_what_was_wished_of_a_worker_that_is_forgotten_goes_with_it(roster, clock):
-    muster = Muster(roster, 1)
+    muster = Muster(roster, 1, NOTE)
     muster.note(worker("a", clock))
     assert roster.ask("a", Wish.STOP)
     muster.note(worker("b", clock))
@@ -58,11 +63,11 @@ def test_what_was_wished_of_a_worker_that_is_forgotten_goes_with_it(roster, cloc
 
 
 def test_who_left_makes_room(roster, clock):
-    muster = Muster(roster, 2)
+    muster = Muster(roster, 2, NOTE)
     muster.note(worker("a", clock))
     muster.note(worker("b", clock))
     muster.drop("b")
-    muster.stir("b")  # of one who is not there, nothing is heard
+    muster.stir("b", stamp(clock.now()))  # of one who is not there, nothing is heard
     muster.note(worker("c", clock))
     assert names(roster) == ["a", "c"]
 
@@ -72,9 +77,52 @@ def test_those_who_were_there_before_count_in_the_order_they_were_heard_of(roste
         roster.note(worker(name, clock))
         clock.advance(1)
     roster.note(worker("late", clock))
-    muster = Muster(roster, 3)
+    muster = Muster(roster, 3, NOTE)
     muster.note(worker("new", clock))
     assert names(roster) == ["late", "middle", "new"]
+
+
+def heard(muster, clock, name="a", **asked):
+    """Ask for work, and have written down what is to be; tell whether anything was."""
+    found = muster.meet(Lease(worker_id=name, **asked), stamp(clock.now()))
+    if found is not None:
+        muster.know(found)
+    return found is not None
+
+
+def test_a_worker_of_few_words_is_kept_alive_by_its_calls_and_written_down_now_and_then(roster, clock):
+    muster = Muster(roster, 3, NOTE)
+    began = stamp(clock.now())
+    assert heard(muster, clock, queues=("mail",), job_types=("send",), n=4)
+    assert not heard(muster, clock, queues=("mail",))
+    clock.advance(FRESH_S + 1)
+    assert heard(muster, clock, queues=("mail", "news"))
+    (known,) = roster.all()
+    assert (known.queues, known.job_types, known.started_at) == (("mail", "news"), None, began)
+    for _ in range(20):  # a job that lasts: only heartbeats come
+        clock.advance(FRESH_S + 1)
+        muster.stir("a", stamp(clock.now()))
+    assert roster.all()[0].state is WorkerState.READY
+    clock.advance(LOST_S + 1)
+    assert roster.all()[0].state is WorkerState.LOST
+    again = Muster(roster, 3, NOTE)  # after a restart, where the roster outlives it
+    assert heard(again, clock)
+    assert roster.all()[0].state is WorkerState.READY
+
+
+def test_what_a_worker_says_of_itself_counts_and_not_what_it_asks_for(roster, clock):
+    muster = Muster(roster, 3, NOTE)
+    muster.note(worker("a", clock))
+    clock.advance(FRESH_S + 1)
+    assert not heard(muster, clock)
+    assert heard(muster, clock, "b", namespace="mine")
+    clock.advance(FRESH_S + 1)
+    assert not heard(muster, clock, "b", namespace="theirs")
+    muster.note(worker("b", clock))
+    clock.advance(FRESH_S + 1)
+    assert not heard(muster, clock, "b", namespace="mine")
+    assert not heard(muster, clock, "c", queues=tuple(f"q{n}" for n in range(NOTE)))
+    assert names(roster) == ["a", "b"]
 
 
 @pytest.mark.parametrize("scheme", ["wal", "sqlite"])

@@ -52,6 +52,26 @@ def test_a_lease_sent_again_gives_what_it_gave(api):
     assert [grant["token"] for grant in first] == [grant["token"] for grant in second]
 
 
+def test_a_worker_that_says_nothing_of_itself_is_known_by_what_it_asks_for(api):
+    for name in ("first", "second"):
+        enqueue(api, name, "terse")
+    explained = api.get("/jobs/second/explain").json()["reason"]["code"]
+    assert explained == "no_worker"
+    (grant,) = lease(api, "script", "terse").json()["grants"]
+    (known,) = (one for one in api.get("/workers").json()["workers"] if one["worker_id"] == "script")
+    assert (known["name"], known["queues"]) == ("script", ["terse"])
+    # Every field is there, also one that is as usual, and what it holds.
+    assert (known["state"], known["slots"], known["used"], known["wish"]) == ("ready", 1, 1, None)
+    assert [(job["job_id"], job["queue"]) for job in known["jobs"]] == [("first", "terse")]
+    assert api.get("/jobs/second/explain").json()["reason"]["code"] != "no_worker"
+    # It learns what is asked of it with its next heartbeat, and is forgotten when it leaves.
+    assert api.post("/workers/script/quiet").status_code == 204
+    held = {"job_id": "first", "token": grant["token"]}
+    assert api.post("/workers/script/heartbeat", json={"leases": [held]}).json()["wish"] == "quiet"
+    assert api.delete("/workers/script").status_code == 204
+    assert all(one["worker_id"] != "script" for one in api.get("/workers").json().get("workers", ()))
+
+
 def test_nothing_to_do_is_an_empty_list_at_the_end(api):
     assert lease(api, "idle", "empty").json() == {"answer": "leased"}
 

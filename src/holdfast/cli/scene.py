@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -12,15 +11,15 @@ from holdfast.cli.output import Record
 from holdfast.cli.pulse import Pulse, Rates, Recovery
 from holdfast.cli.sight import seen, workers_seen
 from holdfast.cli.target import Target, now
-from holdfast.cli.workerrows import Held, Staff, progresses, running, staff
+from holdfast.cli.workerrows import progresses
 from holdfast.engine.records.queues import QueueRow, queue_rows
-from holdfast.model.instances import InstanceStatus
+from holdfast.engine.records.status import oldest_due, open_decisions, running_instances
+from holdfast.engine.records.workers import Held, Staff, running, staff
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Progress, WorkerState
-from holdfast.rules.explain import COUNTED
-from holdfast.stores.protocol import Durability, HandMade, InstanceQuery, Store, View
+from holdfast.stores.protocol import Durability, HandMade, Store, View
 
 
 class Scene(NamedTuple):
@@ -74,8 +73,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
     workers = workers_seen(store)
     known = [worker for worker in workers or () if space in (None, worker.namespace)]
     said = progresses(known)
-    query = InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED)
-    going = seen(lambda: view.instances(query))
+    going = seen(lambda: running_instances(view))
     # Whether work is dispatched, and the feed, belong to no namespace, as workers do.
     if workers is not None:
         pulse.follow(store, view.seq)
@@ -88,31 +86,21 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         rates=None if workers is None else pulse.rates(at),
         recovery=pulse.recovery,
         queues=rows,
-        oldest_due=_oldest_due(view, rows, at),
+        oldest_due=oldest_due(view, rows, at),
         running=held,
         progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
         staff=None if workers is None else staff(held, known),
         set_aside=store.set_aside() if isinstance(store, HandMade) else 0,
         instances=None if going is None else len(going),
-        questions=sum(asked.is_open for one in going or () for asked in view.decisions(one.instance_id)),
+        questions=open_decisions(view, going or ()),
     )
-
-
-def _oldest_due(view: View, rows: Sequence[QueueRow], at: Timestamp) -> Timestamp | None:
-    """Give when the job that waits longest could have run, of the first in each queue, as far as anybody counts."""
-    waiting = [
-        max(job.created_at, job.not_before or job.created_at)
-        for row in rows
-        if row.counts[JobStatus.QUEUED.value]
-        for job in islice(view.ready(row.namespace, (row.name,), None, at), COUNTED)
-    ]
-    return min(waiting, default=None)
 
 
 def scene_record(scene: Scene) -> Record:
     """Give a look as programs read it."""
     return {
         "store": scene.store,
+        "now": scene.at,
         "seq": scene.seq,
         "dispatching": None if scene.authority is None else not scene.authority.dispatch_paused,
         "dispatch_reason": None if scene.authority is None else scene.authority.dispatch_reason,
@@ -125,6 +113,6 @@ def scene_record(scene: Scene) -> Record:
         "reservations": [row.reservation for row in scene.queues if row.reservation is not None],
         "workers": scene.workers(),
         "set_aside": scene.set_aside,
-        "last_recovery": scene.recovery,
+        "taken_back": scene.recovery,
         "queues": [msgspec.structs.asdict(row) for row in scene.queues],
     }

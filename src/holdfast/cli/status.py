@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from holdfast.cli.output import output_for, output_options
 from holdfast.cli.pulse import Pulse
 from holdfast.cli.queues import queue_table
 from holdfast.cli.scene import Scene, gather, scene_record
-from holdfast.cli.sight import say_left_out
+from holdfast.cli.sight import say_left_out, seen
 from holdfast.cli.tables import age, ago
 from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import STUCK
+from holdfast.engine.records.status import Standing, recovery_told, standing_of
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import seconds_between
 from holdfast.rules.explain import COUNTED
@@ -31,13 +33,16 @@ def status(*, watch: float | None, output: str) -> None:
 
     def look(view: View, store: Store) -> Shown:
         scene = gather(view, store, place, pulse)
+        # Here alone: `top` looks too often for a question that the authority must think about.
+        standing = seen(lambda: standing_of(store)) or Standing()
         say_left_out(*scene.left_out())
-        return [scene_record(scene)], lambda: _page(scene, out.screen)
+        record = {**scene_record(scene), **msgspec.structs.asdict(standing)}
+        return [record], lambda: _page(scene, standing, out.screen)
 
     show(place, out, watch, look, key="store", one=True)
 
 
-def _page(scene: Scene, screen: Screen) -> list[str]:
+def _page(scene: Scene, standing: Standing, screen: Screen) -> list[str]:
     authority, recovery, workers = scene.authority, scene.recovery, scene.workers()
     because = f": {authority.dispatch_reason}" if authority is not None and authority.dispatch_reason else ""
     is_paused = authority is not None and authority.dispatch_paused
@@ -54,6 +59,7 @@ def _page(scene: Scene, screen: Screen) -> list[str]:
         "decisions": scene.questions and _asked(scene.questions),
         "reserved": ", ".join(row.name for row in scene.queues if row.reservation is not None),
         "set aside": scene.set_aside and _quarantined(scene),
+        "opened": recovery_told(standing.last_recovery, standing.replay),
         "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),
         "feed": str(scene.seq),
         "clock": scene.at,

@@ -9,7 +9,8 @@ from holdfast.cli.scene import Scene
 from holdfast.cli.tables import LEAST_TEXT, Column, age, id_length, lines, shrink, width
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import RUNNING, STUCK
-from holdfast.cli.workerrows import BAR, Held, countdown, worker_table
+from holdfast.cli.workerrows import BAR, countdown, worker_table
+from holdfast.engine.records.workers import Held
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import seconds_between
 from holdfast.stores.protocol import Durability

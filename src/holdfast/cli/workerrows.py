@@ -1,13 +1,8 @@
-"""Workers as records and as lines.
-
-Two witnesses: the roster says who is there and how far runs are, the store's leases say who holds what. Only the second
-one is certain, so numbers of jobs come from it.
-"""
+"""Workers as records and as lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,11 +11,10 @@ from holdfast.cli.output import Record
 from holdfast.cli.tables import Column, age, ago, id_length, lines
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.words import look_of, look_of_worker
+from holdfast.engine.records.workers import Staff, worker_row
 from holdfast.model.jobs import Job
-from holdfast.model.times import FOREVER, Timestamp, seconds_between
+from holdfast.model.times import Timestamp, seconds_between
 from holdfast.model.workers import Progress, Wish, WorkerInfo, WorkerState
-from holdfast.rules.state import Lane
-from holdfast.stores.protocol import View
 
 #: Cells of a progress bar in a table.
 BAR = 12
@@ -47,42 +41,6 @@ _LEASE_COLUMNS = (
 )
 
 
-class Held(NamedTuple):
-    """A RUNNING job, since when its run goes, and which one it is."""
-
-    job: Job
-    since: Timestamp
-    run_id: str = ""
-
-
-class Staff(NamedTuple):
-    """A worker, and the jobs it holds, oldest lease first."""
-
-    worker: WorkerInfo
-    jobs: Sequence[Held]
-
-    @property
-    def used(self) -> int:
-        """How many slots are taken; what is leased ahead waits for one."""
-        return min(len(self.jobs), self.worker.slots)
-
-
-def staff(held: Sequence[Held], workers: Sequence[WorkerInfo]) -> list[Staff]:
-    """Join the leases of the store with the roster."""
-    by_worker: dict[str, list[Held]] = {}
-    for one in held:
-        by_worker.setdefault(one.job.worker_id or "", []).append(one)
-    return [Staff(worker, by_worker.get(worker.worker_id, ())) for worker in workers]
-
-
-def running(view: View) -> list[Held]:
-    """Give the RUNNING jobs, oldest lease first: tokens only grow."""
-    jobs = [job for job in view.due(Lane.LEASE, FOREVER) if isinstance(job, Job)]
-    runs = [(job, view.last_run(job.job_id)) for job in jobs]
-    found = [Held(job, job.created_at) if run is None else Held(job, run.started_at, run.run_id) for job, run in runs]
-    return sorted(found, key=lambda held: held.job.token or 0)
-
-
 def progresses(workers: Sequence[WorkerInfo]) -> dict[str, Progress]:
     """Give run id → what it last said, as far as the roster knows. A lost worker may tell of runs long over."""
     said = [run for worker in workers for run in worker.runs]
@@ -91,20 +49,8 @@ def progresses(workers: Sequence[WorkerInfo]) -> dict[str, Progress]:
 
 def worker_record(one: Staff) -> Record:
     """Give a worker as programs read it."""
-    return {
-        **msgspec.structs.asdict(one.worker),
-        "used": one.used,
-        "jobs": [
-            {
-                "job_id": job.job_id,
-                "job_type": job.job_type,
-                "queue": job.queue,
-                "started_at": since,
-                "lease_expires_at": job.lease_expires_at,
-            }
-            for job, since, _ in one.jobs
-        ],
-    }
+    found: Record = msgspec.structs.asdict(worker_row(one.worker, one))
+    return found
 
 
 def worker_table(found: Sequence[Staff], now: Timestamp, screen: Screen) -> list[str]:
@@ -123,7 +69,7 @@ def _row(one: Staff, size: int, now: Timestamp, screen: Screen) -> list[str]:
         age(seconds_between(worker.last_seen, now)),
         safe(",".join(worker.queues)),
         safe(worker.host),
-        str(worker.pid),
+        str(worker.pid or ""),
         safe(worker.version),
         safe(" ".join(held.job.job_id[:size] for held in one.jobs)),
     ]
@@ -146,7 +92,8 @@ def worker_page(one: Staff, now: Timestamp, screen: Screen) -> list[str]:
     shown = {
         "id": worker.worker_id,
         "name": _own_name(worker),
-        "process": f"{worker.pid} on {worker.host}",
+        # A worker of few words, elsewhere, says nothing of its process.
+        "process": worker.pid and f"{worker.pid} on {worker.host}",
         "version": worker.version,
         "namespace": worker.namespace,
         "queues": ", ".join(worker.queues),

@@ -16,7 +16,8 @@ from holdfast.cli.tables import Column, ago, lines
 from holdfast.cli.target import Target, now, store_options, target
 from holdfast.cli.terminal import safe, say
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
-from holdfast.cli.workerrows import running, staff, worker_page, worker_record, worker_table
+from holdfast.cli.workerrows import worker_page, worker_record, worker_table
+from holdfast.engine.records.workers import running, staff
 from holdfast.errors import AmbiguousId, InvalidOperation, InvalidValue, WorkerNotFound
 from holdfast.model.times import seconds_between
 from holdfast.model.workers import Wish, WorkerInfo, WorkerState

@@ -85,7 +85,8 @@ class Counts:
                 self._answered(command, outcome)
                 if isinstance(outcome, Leased):
                     for grant in outcome.grants:
-                        if grant.token in granted:  # else it is told again what was granted before
+                        if grant.token in granted:  # else it is told again what was granted before, or just now
+                            granted.remove(grant.token)
                             due = max(grant.job.created_at, grant.job.not_before or grant.job.created_at)
                             self.wait_seconds.add(max(0.0, seconds_between(due, commit.now)))
 

@@ -220,4 +220,4 @@ def _bad(place: _Place, term: str, why: str) -> InvalidValue:
 
 
 def _refused(expression: str, what: str, hint: str) -> InvalidValue:
-    return InvalidValue(f"cron {expression!r:.80}: {what}.", hint=hint, field="cron")
+    return InvalidValue(f"cron {expression!r:.80}: {what}.", hint=hint, field="cron_expression")

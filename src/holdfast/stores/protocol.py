@@ -337,6 +337,15 @@ class Wish(NamedTuple):
 
 
 @runtime_checkable
+class Served(Protocol):
+    """A store whose authority is a process elsewhere."""
+
+    def status(self) -> bytes:
+        """Give how it stands, in its own words (JSON). Raises Forbidden for who may not know."""
+        ...
+
+
+@runtime_checkable
 class HandMade(Protocol):
     """A store whose files people may write, edit and move; what they mean is decided as commands."""
 

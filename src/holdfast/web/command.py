@@ -89,7 +89,8 @@ def serve(
     serving = Serving(store, listening)
 
     def told() -> None:
-        print(f"{serving.url} serves {store}", file=sys.stderr, flush=True)  # noqa: T201 - its product
+        recovery = f": {serving.recovery}" if serving.recovery else ""
+        print(f"{serving.url} serves {store}{recovery}", file=sys.stderr, flush=True)  # noqa: T201 - its product
 
     serving.run(told)
     print("stopped", file=sys.stderr, flush=True)  # noqa: T201 - the same

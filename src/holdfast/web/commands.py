@@ -38,6 +38,9 @@ async def post_lease(request: Request) -> Response:
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)
+    muster = coordinator.muster
+    if (worker := muster.meet(command, coordinator.engine.look().now)) is not None:
+        await coordinator.in_thread(lambda: muster.know(worker))
     # What is granted to who has gone would stand still until the lease is over.
     leasing = coordinator.lobby.lease(command, wish.wait_s)
     outcome = await (while_there(request, leasing) if wish.wait_s else leasing)

@@ -77,7 +77,7 @@ class Coordinator:
         #: How long the store keeps what has ended.
         self.retention = retention or Retention()
         self.limits = limits or Limits()
-        self.muster = Muster(engine.store.workers, self.limits.workers)
+        self.muster = Muster(engine.store.workers, self.limits.workers, self.limits.note)
         #: What recovery did before, and how often the store was served before, if it is known.
         self.recovered: Report | None = None
         self.restarts: int | None = None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import Forbidden
+from holdfast.model.records import TABLES
 from holdfast.rules.access import what_it_takes
 from holdfast.rules.seeing import Sight, shown, sight_of
+from holdfast.rules.state import Lane
 from holdfast.stores.http.lookups import look_up
 from holdfast.stores.http.wire import LONGEST_WAIT_S, Changes, Facing, Look, Seen
 from holdfast.version import __version__
@@ -28,7 +32,9 @@ async def post_look(request: Request) -> Response:
     given = what.given(look)
     demand_fields(bytes(look.given), what.arguments)
     if sight_of(access, what.name, given) is Sight.NOTHING:
-        raise Forbidden(f"{access.name} may not look up {what.name} there.", hint=what_it_takes(access, None))
+        raise Forbidden(
+            f"{access.name} may not look up {_words(what.name, given)} there.", hint=what_it_takes(access, None)
+        )
 
     def see() -> Seen:
         with coordinator.engine.read() as view:
@@ -36,6 +42,15 @@ async def post_look(request: Request) -> Response:
             return what.seen(view, found, look.skip)
 
     return answer(await coordinator.in_thread(see))
+
+
+def _words(look: str, given: Mapping[str, Any]) -> str:
+    """Say what a look-up is about: its own name is for programs where it says nothing of that."""
+    if isinstance(kind := given.get("kind"), type):
+        return next(name for name, one in TABLES.items() if one is kind)
+    if isinstance(lane := given.get("lane"), Lane):
+        return f"what is due ({lane.value})"
+    return look
 
 
 @asks("after", "wait")

@@ -27,7 +27,7 @@ from holdfast.app.retaining import checked
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report, recover
-from holdfast.engine.records.status import replay_of
+from holdfast.engine.records.status import recovery_told, replay_of
 from holdfast.errors import HoldfastError, InvalidOperation, InvalidValue, StoreFailed, StoreLocked
 from holdfast.model.access import Access
 from holdfast.model.retention import Retention
@@ -119,6 +119,8 @@ class Serving:
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         #: What recovery did, once it is done.
         self.recovered: Report | None = None
+        #: The same in words; empty if there was nothing to read and nothing to end.
+        self.recovery = ""
         self._restarts: int | None = None
         #: Set when requests are answered, or when there is nothing to wait for any more.
         self.ready = threading.Event()
@@ -184,6 +186,7 @@ class Serving:
             self.recovered = recover(engine)
             self._restarts = restarts_of(engine.store)
             replay = replay_of(engine.store)
+            self.recovery = recovery_told(self.recovered, replay)
             facts = {**asdict(self.recovered), **({} if replay is None else asdict(replay))}
             log.info("serve.recovered", extra={name: fact for name, fact in facts.items() if fact})
         except BaseException:

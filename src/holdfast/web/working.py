@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.engine.records.workers import WorkerRow, running, staff, worker_row
 from holdfast.errors import Forbidden, InvalidValue, PayloadTooLarge, RunNotFound, WorkerNotFound
 from holdfast.model.access import Access
 from holdfast.model.commands import Extend
@@ -17,10 +18,16 @@ from holdfast.model.logs import LogLine, admissible
 from holdfast.model.workers import Wish
 from holdfast.rules.access import may_direct, may_read_all, may_work
 from holdfast.rules.seeing import may_hear, may_meet, may_speak
-from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, Roll, RunLines, encode
+from holdfast.stores.http.wire import MOST_LEASES, Beat, Heartbeat, Lines, RunLines, encode
 from holdfast.web.bodies import answer, asks, decoded, whole
 from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
+
+
+class Registry(msgspec.Struct, frozen=True):
+    """The workers there are."""
+
+    workers: list[WorkerRow]  # type: ignore[valid-type]  # made of the record
 
 
 @asks()
@@ -51,12 +58,12 @@ async def post_heartbeat(request: Request) -> Response:
     def tell() -> Wish | None:
         if said:
             _keep(coordinator, said)
+        now = engine.look().now
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
-            now = engine.look().now
             muster.note(msgspec.structs.replace(beat.worker, last_seen=now, session_id=None))
         else:
-            muster.stir(worker_id)
+            muster.stir(worker_id, now)
         return engine.store.workers.wish(worker_id)
 
     return answer(Beat(outcomes=outcomes, wish=await coordinator.in_thread(tell)))
@@ -82,8 +89,16 @@ async def get_workers(request: Request) -> Response:
     # A worker looks whether its name is taken.
     access = access_of(request)
     _demand(may_read_all(access) or may_work(access), request)
-    found = await coordinator_of(request).in_thread(coordinator_of(request).engine.store.workers.all)
-    return answer(Roll([worker for worker in found if may_meet(access, worker)]))
+    engine = coordinator_of(request).engine
+
+    def look() -> Registry:
+        found = [worker for worker in engine.store.workers.all() if may_meet(access, worker)]
+        if not may_read_all(access):
+            return Registry([worker_row(worker, None) for worker in found])
+        with engine.read() as view:
+            return Registry([worker_row(one.worker, one) for one in staff(running(view), found)])
+
+    return answer(await coordinator_of(request).in_thread(look))
 
 
 @asks()
@@ -93,7 +108,7 @@ async def post_wish(request: Request) -> Response:
     coordinator, worker_id = coordinator_of(request), request.path_params["worker"]
     wish = Wish(request.url.path.rpartition("/")[2])
     if not await coordinator.in_thread(lambda: coordinator.engine.store.workers.ask(worker_id, wish)):
-        raise WorkerNotFound(f"there is no worker {worker_id!r:.200}. Nobody was asked.")
+        raise WorkerNotFound(f"there is no worker {worker_id!r:.200}. Nobody was asked.", worker_id=worker_id[:200])
     return Response(status_code=204)
 
 

@@ -238,7 +238,7 @@ def test_a_cursor_made_by_hand_leads_into_no_other_namespace_and_past_no_filter(
         api.engine.ask(Complete(job_id=name, token=grant.token))
 
     def listed(name, **query):
-        cursor = cursor_of((api.get(f"/jobs/{name}")["created_at"], name, 9))
+        cursor = cursor_of("/api/v1/runs", (api.get(f"/jobs/{name}")["created_at"], name, 9))
         return [run["job_id"] for run in api.get("/runs", role="here", params={**query, "cursor": cursor})["items"]]
 
     # It is a place in the order, whatever it names.
@@ -273,3 +273,28 @@ def test_a_heartbeat_whose_lines_are_refused_extends_nothing(api):
     api.post("/workers/w/heartbeat", {**beat, "lines": beat["lines"][:1]}, role="here")
     assert api.get("/jobs/j")["lease_expires_at"] > until
     assert api.get(f"/runs/{grant.run_id}/log") == b"x\n"
+
+
+def test_a_job_of_nothing_is_told_what_to_name(api):
+    problem = api.post("/jobs", {}, 422)
+    assert "or a template" in problem["detail"]
+    assert (problem["facts"], "hint" in problem) == ({"field": "job_type"}, False)
+    for body, field in (({}, "job_type"), ({"template": "t"}, "template")):
+        assert api.post("/jobs/batch", {"jobs": [body]}, 422)["facts"]["field"] == field
+        assert api.post("/groups", {"members": [body]}, 422)["facts"]["field"] == field
+
+
+def test_a_worker_that_is_not_there_is_named(api):
+    problem = api.post("/workers/nobody/quiet", None, 404)
+    assert (problem["code"], problem["facts"]) == ("worker_not_found", {"worker_id": "nobody"})
+
+
+def test_what_workers_hold_is_told_to_who_may_read_jobs(api):
+    api.post("/jobs", {"job_type": "t", "job_id": "j"}, 201)
+    lease = {"command": "lease", "cmd": "c", "worker_id": "script"}
+    api.post("/lease", {"lease": lease}, role="worker")
+    (told,) = api.get("/workers", role="reader")["workers"]
+    assert (told["used"], [job["job_id"] for job in told["jobs"]]) == (1, ["j"])
+    (told,) = api.get("/workers", role="worker")["workers"]
+    assert (told["worker_id"], told["used"], told["jobs"]) == ("script", None, None)
+    api.get("/workers", 403, role="client")

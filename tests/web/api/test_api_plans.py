@@ -79,3 +79,18 @@ def test_a_schedule_is_previewed_before_it_is_made(api):
     # A schedule of that name is found by the other methods.
     api.post("/schedules", {"name": "preview", "job_type": "t", "interval_s": 60}, 201)
     assert api.get("/schedules/preview")["name"] == "preview"
+
+
+def test_who_reads_in_some_namespaces_may_ask_when_a_schedule_would_fire(api):
+    body = {"interval_s": 60, "n": 2}
+    assert len(api.post("/schedules/preview", body, role="here")["items"]) == 2
+    for role in ("client", "worker"):
+        api.post("/schedules/preview", body, 403, role=role)
+
+
+def test_a_cron_line_that_is_none_is_refused_by_the_name_it_has_in_the_body(api):
+    wrong = {"cron_expression": "61 * * * *"}
+    api.post("/schedules", {"name": "s", "schedule_id": "s", "job_type": "t", "interval_s": 60}, 201)
+    assert api.post("/schedules", {"name": "n", "job_type": "t", **wrong}, 422)["facts"]["field"] == "cron_expression"
+    assert api.patch("/schedules/s", {**wrong, "interval_s": None}, 422)["facts"]["field"] == "cron_expression"
+    assert api.post("/schedules/preview", wrong, 422)["facts"]["field"] == "cron_expression"

@@ -77,6 +77,21 @@ def test_a_history_is_read_backwards_in_pages_and_exported(api, flows):
     assert api.get("/workflows/i/explain")["reason"]["code"] == "waiting"
 
 
+def test_pages_of_a_history_are_of_one_execution_although_another_one_has_begun(api, flows):
+    api.post("/workflows", {"workflow": "broken", "id": "b"}, 201)
+    flows.work(until_idle=True)
+    ids = [event["event_id"] for event in api.pages("/workflows/b/history")]
+    cursor = api.get("/workflows/b/history?limit=1")["next_cursor"]
+    api.post("/workflows/b/reset", {"reason": "again"})
+    flows.work(until_idle=True)
+    assert api.get("/workflows/b")["execution_id"] == 2
+    for query in ({}, {"execution": 1}):
+        page = api.get("/workflows/b/history", params={**query, "cursor": cursor})
+        assert {event["execution_id"] for event in page["items"]} == {1}
+        assert [event["event_id"] for event in page["items"]] == ids[1:]
+    api.get("/workflows/b/history", 422, params={"execution": 2, "cursor": cursor})
+
+
 def test_an_instance_is_reset_forked_cancelled_and_removed(api, flows):
     api.post("/workflows", {"workflow": "broken", "id": "b"}, 201)
     api.post("/workflows/b/fail", {"reason": "r"}, 409)
@@ -101,6 +116,20 @@ def test_an_instance_is_reset_forked_cancelled_and_removed(api, flows):
     api.delete("/workflows/none", 404)
 
 
+@pytest.mark.parametrize("verb", ["reset", "fork", "fail"])
+def test_how_an_instance_stands_is_not_told_to_an_admin_of_other_namespaces(api, flows, verb):
+    api.post("/workflows", {"workflow": "broken", "id": "begun"}, 201)
+    flows.work(until_idle=True)
+    api.post("/workflows", {"workflow": "broken", "id": "waits"}, 201)
+    seq = api.get("/workflows")["as_of"]
+    told = [
+        api.post(f"/workflows/{name}/{verb}", {"to": 999} if verb != "fail" else {}, 403, role="here")["detail"]
+        for name in ("begun", "waits", "none")
+    ]
+    assert len(set(told)) == 1
+    assert api.get("/workflows")["as_of"] == seq
+
+
 def test_instances_are_listed_in_pages_those_not_begun_first(api, flows):
     for number in range(4):
         api.post("/workflows", {"workflow": "onboard", "id": f"i{number}", "input": {"user": number}}, 201)
@@ -121,7 +150,8 @@ def test_instances_are_listed_in_pages_those_not_begun_first(api, flows):
 
 @pytest.mark.parametrize("place", [2**64, -1, 1.5, None])
 def test_a_cursor_made_by_hand_names_no_number_that_a_store_cannot_look_for(api, place):
-    assert api.get("/workflows", 422, params={"cursor": cursor_of(place)})["facts"]["field"] == "cursor"
+    cursor = cursor_of("/api/v1/workflows", place)
+    assert api.get("/workflows", 422, params={"cursor": cursor})["facts"]["field"] == "cursor"
 
 
 def test_signals_wait_for_an_instance_and_come_with_its_start(api, flows):

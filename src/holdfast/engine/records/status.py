@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
 from holdfast.engine.maintenance import Report
 from holdfast.engine.records.queues import QueueRow, queue_rows
+from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.reservations import Reservation
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerState
-from holdfast.stores.protocol import Durability, Store, View
+from holdfast.rules.explain import COUNTED
+from holdfast.stores.protocol import Durability, InstanceQuery, Served, Store, View
 from holdfast.stores.wal import WalStore
 
 
@@ -43,6 +47,11 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     reservations: list[Reservation]
     #: By state; each state is there.
     workers: dict[str, int]
+    #: Instances that run, and questions of theirs that wait for an answer, as far as anybody counts.
+    running_instances: int
+    open_decisions: int
+    #: Since when the job that waits longest could have run; None if none could.
+    oldest_due: Timestamp | None
     queues: list[QueueRow]
     #: What was mended, ended and taken back when the authority began; None if that was not here.
     last_recovery: Report | None
@@ -59,6 +68,7 @@ def store_status(
     authority = view.get(Authority, AUTHORITY) or Authority()
     rows = queue_rows(view, now)
     counts = {status.value: sum(row.counts[status.value] for row in rows) for status in JobStatus}
+    going = running_instances(view)
     states = Counter(worker.state.value for worker in store.workers.all())
     return StoreStatus(
         now=now,
@@ -70,11 +80,50 @@ def store_status(
         running=counts[JobStatus.RUNNING.value],
         reservations=[row.reservation for row in rows if row.reservation is not None],
         workers={state.value: states[state.value] for state in WorkerState},
+        running_instances=len(going),
+        open_decisions=open_decisions(view, going),
+        oldest_due=oldest_due(view, rows, now),
         queues=rows,
         last_recovery=recovered,
         replay=replay_of(store),
         clock_steps=dict(steps),
     )
+
+
+def running_instances(view: View) -> Sequence[Instance]:
+    """Give the instances that run, as many as anybody counts."""
+    return view.instances(InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED))
+
+
+def open_decisions(view: View, instances: Sequence[Instance]) -> int:
+    """Count the questions of these that wait for an answer."""
+    return sum(asked.is_open for one in instances for asked in view.decisions(one.instance_id))
+
+
+def oldest_due(view: View, rows: Sequence[QueueRow], at: Timestamp) -> Timestamp | None:
+    """Give when the job that waits longest could have run, of the first in each queue, as far as anybody counts."""
+    waiting = [
+        max(job.created_at, job.not_before or job.created_at)
+        for row in rows
+        if row.counts[JobStatus.QUEUED.value]
+        for job in islice(view.ready(row.namespace, (row.name,), None, at), COUNTED)
+    ]
+    return min(waiting, default=None)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What of a status only the authority itself can tell; all of it None where that is somebody else, or nobody."""
+
+    last_recovery: Report | None = None
+    replay: Replay | None = None
+    clock_steps: dict[str, int] | None = None
+
+
+def standing_of(store: Store) -> Standing:
+    """Ask the authority over a store; of one that is opened here, say what opening it took. Raises Forbidden."""
+    if isinstance(store, Served):
+        return msgspec.json.decode(store.status(), type=Standing)
+    return Standing(replay=replay_of(store))
 
 
 def replay_of(store: Store) -> Replay | None:
@@ -83,3 +132,19 @@ def replay_of(store: Store) -> Replay | None:
         return None
     stats, cut = store.journal.stats(), store.journal.found.cut
     return Replay(stats.replay_seconds, stats.replay_records, 0 if cut is None else cut.size)
+
+
+def recovery_told(report: Report | None, replay: Replay | None) -> str:
+    """Say what opening and recovering a store took, as far as it took anything."""
+    read = (
+        ""
+        if replay is None or not replay.records
+        else f"{replay.records:,} record{'s' * (replay.records != 1)} in {replay.seconds:.2f} s"
+    )
+    ended = 0 if report is None else report.expired + report.ended_sessions
+    parts = (
+        read,
+        f"{ended:,} {'lease or reservation' if ended == 1 else 'leases and reservations'} ended" if ended else "",
+        f"{replay.cut_bytes:,} bytes cut" if replay is not None and replay.cut_bytes else "",
+    )
+    return ", ".join(filter(None, parts))

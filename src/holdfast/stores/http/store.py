@@ -175,6 +175,10 @@ class HttpStore:
         answer = self._channel.send(Request("GET", "/changes", params=asked, wait_s=wait_s), attempt_s=attempt_s)
         return msgspec.json.decode(answer, type=Changes).seq
 
+    def status(self) -> bytes:
+        """Give how the coordinator stands, in its own words."""
+        return self._channel.send(Request("GET", "/status"))
+
     def feed(self, after: int) -> Iterator[Entry]:
         """Walk the events above `after`."""
         # The first page is asked for at once, so that a number that is too old is refused here.

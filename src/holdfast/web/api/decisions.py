@@ -16,7 +16,7 @@ from holdfast.rules.access import FLOWS
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, Settled, done, told
 from holdfast.web.api.finding import found
-from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, place_in, sliced
+from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, sliced
 
 
 class DecisionsQuery(PlainPageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ async def list_decisions(ask: Ask[DecisionsQuery, None]) -> Response:
     """List questions, oldest first."""
     ask.demand_list(namespace=FLOWS)
     query, now = ask.query, ask.now
-    start = place_in(query.cursor, tuple[Timestamp, str])
+    start = ask.place(tuple[Timestamp, str])
 
     def rows(view: View) -> Any:
         having = view.all(Decision) if query.instance is None else view.decisions(query.instance)

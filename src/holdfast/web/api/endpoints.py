@@ -28,7 +28,7 @@ from holdfast.rules.access import may_read, roles_for
 from holdfast.rules.explain import Sees
 from holdfast.rules.seeing import Sight, may_see, sight_in
 from holdfast.stores.protocol import View
-from holdfast.web.api.paging import Page, Query, cursor_of
+from holdfast.web.api.paging import Page, Query, cursor_of, place_in
 from holdfast.web.bodies import answer
 from holdfast.web.coordinator import Coordinator
 
@@ -82,6 +82,16 @@ class Ask(Generic[Q, B]):
     def namespace(self) -> str:
         """The namespace of lists and of what is made."""
         return self.named or ""
+
+    @property
+    def listed(self) -> str:
+        """The list that is asked for, to which its cursors belong."""
+        path: str = self.request.scope["path"]
+        return path
+
+    def place(self, kind: Any) -> Any:
+        """Give the place that the cursor names, or None. Raises InvalidValue for one of another list."""
+        return place_in(self.listed, getattr(self.query, "cursor", None), kind)
 
     def id_of(self, chosen: str | None, *parts: str) -> str:
         """Give the id that was chosen, or a new one. Raises InvalidValue for one that no path could name."""
@@ -146,7 +156,8 @@ class Ask(Generic[Q, B]):
 
         def looking(view: View) -> Page[T]:
             rows, place = find(view)
-            return Page(items=list(rows), next_cursor=None if place is None else cursor_of(place), as_of=view.seq)
+            cursor = None if place is None else cursor_of(self.listed, place)
+            return Page(items=list(rows), next_cursor=cursor, as_of=view.seq)
 
         return told(await self.look(looking))
 

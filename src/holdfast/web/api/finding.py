@@ -34,7 +34,7 @@ from holdfast.model.webhooks import Delivery, Webhook
 from holdfast.rules.seeing import home_of, may_see_some
 from holdfast.stores.protocol import View
 from holdfast.web.api.endpoints import Ask
-from holdfast.web.api.paging import PageQuery, place_in, sliced
+from holdfast.web.api.paging import PageQuery, sliced
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N", Template, Schedule)
@@ -85,7 +85,7 @@ async def id_to_delete(ask: Ask[Any, Any], kind: type[N], word: str) -> str:
 async def list_named(ask: Ask[PageQuery, None], kind: type[N], row: Callable[[N], Any]) -> Response:
     """List the templates or schedules of a namespace by name. Raises Forbidden."""
     ask.demand_list(namespace=ask.namespace)
-    start = place_in(ask.query.cursor, str)
+    start = ask.place(str)
 
     def rows(view: View) -> Any:
         mine = (one for one in view.all(kind) if one.namespace == ask.namespace)

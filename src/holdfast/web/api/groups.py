@@ -19,7 +19,7 @@ from holdfast.web.api.bodies import ReasonBody
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.finding import found, id_within
 from holdfast.web.api.jobs import JobBody, new_job
-from holdfast.web.api.paging import Page, PageQuery, Query, place_in, walked
+from holdfast.web.api.paging import Page, PageQuery, Query, walked
 
 #: Members of a group; and those that are shown unless more are asked for.
 MOST, SHOWN = 10_000, 200
@@ -80,7 +80,7 @@ async def list_groups(ask: Ask[GroupsQuery, None]) -> Response:
     """List groups, newest first."""
     ask.demand_list(namespace=ask.namespace)
     query = ask.query
-    start = place_in(query.cursor, tuple[Timestamp, str])
+    start = ask.place(tuple[Timestamp, str])
 
     def rows(view: View) -> Any:
         kept, at = walked(

@@ -17,7 +17,7 @@ from holdfast.rules.explain import Reason
 from holdfast.stores.protocol import JobQuery, View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
 from holdfast.web.api.finding import found
-from holdfast.web.api.paging import Page, PageQuery, Query, place_in, walked
+from holdfast.web.api.paging import Page, PageQuery, Query, walked
 
 
 class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ async def list_jobs(ask: Ask[JobsQuery, None]) -> Response:
     """List jobs, newest first. Whoever may only submit sees what they submitted."""
     query, own = ask.query, ask.submitter(namespace=ask.namespace)
     since = None if query.created_after is None else parse_timestamp(query.created_after, "created_after")
-    start = place_in(query.cursor, tuple[Timestamp, str])
+    start = ask.place(tuple[Timestamp, str])
     if start is None and query.created_before is not None:
         start = (parse_timestamp(query.created_before, "created_before"), "")
     kept = {"group_id": query.group, "schedule_id": query.schedule, "key": query.key}

@@ -90,12 +90,14 @@ class Placed(msgspec.Struct, frozen=True):
 
 def new_job(ask: Ask[Any, Any], body: Any, number: int = 0) -> NewJob:
     """Give the job that a body asks for. Raises InvalidValue without a task, or with a template."""
-    if body.job_type is None or body.template is not None:
+    if body.template is not None:
         raise InvalidValue(
-            "job_type: name the task. Nothing was stored.",
-            hint="A template makes single jobs only: POST /jobs, or POST /templates/{id}/enqueue.",
-            field="job_type",
+            "template: it makes single jobs only. Nothing was stored.",
+            hint="POST /jobs, or POST /templates/{id}/enqueue.",
+            field="template",
         )
+    if body.job_type is None:
+        raise InvalidValue("job_type: name the task. Nothing was stored.", field="job_type")
     made: NewJob = as_model(
         body,
         job_id=JobId(ask.id_of(body.job_id, "job", str(number))),
@@ -108,6 +110,8 @@ def new_job(ask: Ask[Any, Any], body: Any, number: int = 0) -> NewJob:
 async def create(ask: Ask[Query, Any]) -> Response:
     """Make a job of a task, or from a template."""
     body = ask.body
+    if body.template is None and body.job_type is None:
+        raise InvalidValue("job_type: name the task, or a template. Nothing was stored.", field="job_type")
     if body.template is None:
         outcome = await ask.order(Enqueue(jobs=(new_job(ask, body),), cmd=ask.cmd, request=ask.digest))
     else:

@@ -1,7 +1,7 @@
 """Lists in pages: from a place on, never from a number on, so that what comes in meanwhile moves nothing.
 
-A cursor is the place of the last record of a page, for the one who made it. A page that filters may end before it is
-full: what was looked at is what it costs, and `next_cursor` goes on behind it.
+A cursor is the place of the last record of a page, and of one list: another one does not take it. A page that filters
+may end before it is full: what was looked at is what it costs, and `next_cursor` goes on behind it.
 """
 
 from __future__ import annotations
@@ -59,24 +59,32 @@ class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     as_of: int
 
 
-def cursor_of(place: object) -> str:
-    """Write a place as a cursor."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+def cursor_of(listed: str, place: object) -> str:
+    """Write a place in a list, which is named, as a cursor."""
+    return base64.urlsafe_b64encode(msgspec.json.encode((listed, place))).decode().rstrip("=")
 
 
-def place_in(cursor: str | None, kind: Any) -> Any:
+def place_in(listed: str, cursor: str | None, kind: Any) -> Any:
     """Read a cursor, or None. Raises InvalidValue for one of another list, or none at all."""
     if cursor is None:
         return None
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        return msgspec.json.decode(raw, type=kind)
+        of, place = msgspec.json.decode(raw, type=tuple[str, kind])
     except (ValueError, msgspec.MsgspecError):
-        raise InvalidValue(
-            f"cursor: {cursor!r:.80} is no cursor of this list. Nothing was done.",
-            hint="Give the next_cursor of the page before, or none.",
-            field="cursor",
-        ) from None
+        raise no_cursor(cursor) from None
+    if of != listed:  # a place there says nothing here: what lies before it would be left out in silence
+        raise no_cursor(cursor)
+    return place
+
+
+def no_cursor(cursor: str | None) -> InvalidValue:
+    """Say that a cursor is none of the list that is asked for."""
+    return InvalidValue(
+        f"cursor: {cursor!r:.80} is no cursor of this list. Nothing was done.",
+        hint="Give the next_cursor of the page before, or none.",
+        field="cursor",
+    )
 
 
 def walked(

@@ -23,11 +23,11 @@ from holdfast.stores.http.wire import (
     Lines,
     Look,
     Outcomes,
-    Roll,
     RunLines,
     Seen,
 )
 from holdfast.web.api.endpoints import BYTES, EVENTS, Endpoint
+from holdfast.web.working import Registry
 
 Seq = Annotated[int, msgspec.Meta(ge=0)]
 WORKS, DIRECTS = "worker, admin", "operator, admin"
@@ -164,7 +164,7 @@ ENDPOINTS = (
         summary="List the workers.",
         handler=None,
         query=NoQuery,
-        answers={200: Roll},
+        answers={200: Registry},
         roles="reader, worker, operator, admin",
     ),
     Endpoint(

@@ -21,7 +21,7 @@ from holdfast.model.events import QueueChanges
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, ReasonBody, changes_of, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
-from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, place_in, sliced
+from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, sliced
 
 ChangesBody = strict_whole(QueueChanges)
 
@@ -29,7 +29,7 @@ ChangesBody = strict_whole(QueueChanges)
 async def list_queues(ask: Ask[PageQuery, None]) -> Response:
     """List queues by name."""
     ask.demand_list(namespace=ask.namespace)
-    start = place_in(ask.query.cursor, str)
+    start = ask.place(str)
 
     def rows(view: View) -> Any:
         return sliced(queue_rows(view, ask.now, ask.namespace), lambda row: row.name, start, ask.query.limit)

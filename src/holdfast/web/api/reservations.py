@@ -26,7 +26,7 @@ from holdfast.web.api.bodies import Empty
 from holdfast.web.api.endpoints import Ask, Endpoint, told
 from holdfast.web.api.finding import id_within
 from holdfast.web.api.jobs import JobBody, new_job
-from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
+from holdfast.web.api.paging import Page, PageQuery, Query, sliced
 from holdfast.web.leaving import while_there
 
 #: Seconds between two tries when nothing happens: reservations end by time alone.
@@ -90,7 +90,7 @@ class Granted(msgspec.Struct, frozen=True):
 async def list_reservations(ask: Ask[ReservationsQuery, None]) -> Response:
     """List reservations, newest first."""
     ask.demand_list(namespace=ask.namespace)
-    start = place_in(ask.query.cursor, tuple[Timestamp, str])
+    start = ask.place(tuple[Timestamp, str])
 
     def rows(view: View) -> Any:
         listed = newest(view) if ask.query.all else list(active(view))

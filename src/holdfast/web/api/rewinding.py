@@ -18,6 +18,7 @@ from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import ReasonBody
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
 from holdfast.web.api.paging import NoNamespace
+from holdfast.web.api.workflows import found_instance
 
 EventId = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -53,14 +54,14 @@ class Forked(msgspec.Struct, frozen=True):
 
 async def reset(ask: Ask[NoNamespace, ResetBody]) -> Response:
     """Have an instance that has ended or is blocked go on from an event, as its next execution."""
-    body, one = ask.body, ask.path["instance_id"]
+    body = ask.body
     command = await ask.look(
         lambda view: reset_command(
-            view, _blobs(ask), one, to=body.to, now_ms=_now(ask), cmd=ask.cmd, reason=body.reason
+            view, _blobs(ask), _found(ask, view), to=body.to, now_ms=_now(ask), cmd=ask.cmd, reason=body.reason
         )
     )
     await ask.order(command)
-    return told(Rewound(one, command.until))
+    return told(Rewound(command.instance_id, command.until))
 
 
 async def fork(ask: Ask[NoNamespace, ForkBody]) -> Response:
@@ -73,7 +74,7 @@ async def fork(ask: Ask[NoNamespace, ForkBody]) -> Response:
         return fork_command(
             view,
             _blobs(ask),
-            one,
+            _found(ask, view),
             fork=chosen,
             to=body.to,
             given=given,
@@ -89,12 +90,17 @@ async def fork(ask: Ask[NoNamespace, ForkBody]) -> Response:
 
 async def fail(ask: Ask[NoNamespace, ReasonBody]) -> Response:
     """End an instance that is blocked or damaged as FAILED, without its code."""
-    one = ask.path["instance_id"]
+    reason = ask.body.reason
     command = await ask.look(
-        lambda view: fail_command(view, _blobs(ask), one, reason=ask.body.reason, now_ms=_now(ask), cmd=ask.cmd)
+        lambda view: fail_command(view, _blobs(ask), _found(ask, view), reason=reason, now_ms=_now(ask), cmd=ask.cmd)
     )
     await ask.order(command)
-    return done(one)
+    return done(command.instance_id)
+
+
+def _found(ask: Ask[Any, Any], view: View) -> str:
+    """Give the id of the path. Before anything is read of it: how it stands is for who may see it."""
+    return found_instance(ask, view, ask.path["instance_id"])
 
 
 def _blobs(ask: Ask[Any, Any]) -> Any:

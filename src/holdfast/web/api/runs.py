@@ -23,7 +23,7 @@ from holdfast.stores.protocol import JobQuery, View
 from holdfast.web.api.endpoints import BYTES, TEXT, Ask, Endpoint, told
 from holdfast.web.api.finding import found
 from holdfast.web.api.jobs import RetryBody, retried
-from holdfast.web.api.paging import LOOKED_AT, MOST, Page, PageQuery, Query, place_in
+from holdfast.web.api.paging import LOOKED_AT, MOST, Page, PageQuery, Query
 
 #: A run's place in lists: its job's, and its number.
 Place = tuple[Timestamp, str, int]
@@ -41,12 +41,11 @@ class RunsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
 async def list_runs(ask: Ask[RunsQuery, None]) -> Response:
     """List runs."""
     query = ask.query
-    start: Place | None = place_in(query.cursor, Place)
+    start: Place | None = ask.place(Place)
 
     def rows(view: View) -> Any:
         if query.job_id is None:
-            ask.demand_list(namespace=ask.namespace)
-            kept, at = _newest(view, ask, start)
+            kept, at = _newest(view, ask, start, ask.submitter(namespace=ask.namespace))
         else:
             job = found(ask, view, Job, query.job_id)
             kept, at = _of([job], view, query, start, [])
@@ -55,19 +54,28 @@ async def list_runs(ask: Ask[RunsQuery, None]) -> Response:
     return await ask.page(rows)
 
 
-def _newest(view: View, ask: Ask[RunsQuery, None], start: Place | None) -> tuple[list[Run], Place | None]:
-    """Walk jobs, newest first, and give their runs; `start` may lie inside a job."""
+def _newest(
+    view: View, ask: Ask[RunsQuery, None], start: Place | None, own: str | None
+) -> tuple[list[Run], Place | None]:
+    """Walk jobs, newest first, of all or of who submitted them, and give their runs; `start` may lie inside a job."""
     query, kept, looked = ask.query, list[Run](), 0
     before = None if start is None else start[:2]
     first = None if start is None else view.get(Job, start[1])
     # A cursor is what anybody can make: a job that it names is shown only if this walk comes by it.
-    if first is not None and (first.created_at, first.job_id) == before and _is_listed(first, ask):
+    if first is not None and (first.created_at, first.job_id) == before and _is_listed(first, ask, own):
         kept, at = _of([first], view, query, start, kept)
         if at is not None:
             return kept, at
     while looked < LOOKED_AT:
         jobs = view.jobs(
-            JobQuery(namespace=ask.namespace, queue=query.queue, job_type=query.job_type, before=before, limit=MOST)
+            JobQuery(
+                namespace=ask.namespace,
+                queue=query.queue,
+                job_type=query.job_type,
+                submitted_by=own,
+                before=before,
+                limit=MOST,
+            )
         )
         kept, at = _of(jobs, view, query, None, kept)
         if at is not None:
@@ -80,10 +88,13 @@ def _newest(view: View, ask: Ask[RunsQuery, None], start: Place | None) -> tuple
     return kept, (*before, 0)
 
 
-def _is_listed(job: Job, ask: Ask[RunsQuery, None]) -> bool:
+def _is_listed(job: Job, ask: Ask[RunsQuery, None], own: str | None) -> bool:
     query = ask.query
     return (
-        job.namespace == ask.namespace and query.queue in (None, job.queue) and query.job_type in (None, job.job_type)
+        job.namespace == ask.namespace
+        and own in (None, job.submitted_by)
+        and query.queue in (None, job.queue)
+        and query.job_type in (None, job.job_type)
     )
 
 

@@ -31,6 +31,7 @@ from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Backfilled, Submitted
 from holdfast.model.schedules import NewSchedule, Schedule, ScheduleChanges
 from holdfast.model.times import Timestamp, parse_timestamp
+from holdfast.rules.access import may_read
 from holdfast.rules.definitions import fault_in_itself
 from holdfast.rules.firing import backfill_size
 from holdfast.rules.overlaps import latest_instance
@@ -184,7 +185,8 @@ async def backfill(ask: Ask[Query, BackfillBody]) -> Response:
 async def preview_new(ask: Ask[NoNamespace, TimesBody]) -> Response:
     """Show the fires of a schedule that is not made yet."""
     body, now = ask.body, ask.now
-    ask.demand_list()
+    if not may_read(ask.access):  # it is about nothing there is: in whatever namespaces
+        raise ask.forbidden()
     times = {name: getattr(body, name) for name in ("run_at", "start_at", "end_at", "after")}
     moments = {name: None if text is None else parse_timestamp(text, name) for name, text in times.items()}
     after = moments.pop("after")

@@ -30,7 +30,7 @@ from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, changes_of, strict_whole
 from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
 from holdfast.web.api.finding import found, id_within
-from holdfast.web.api.paging import Page, PageQuery, Query, place_in, sliced
+from holdfast.web.api.paging import Page, PageQuery, Query, sliced
 
 ChangesBody = strict_whole(WebhookChanges)
 Place = tuple[Timestamp, str]
@@ -67,7 +67,7 @@ class WebhookMade(msgspec.Struct, frozen=True):
 async def list_webhooks(ask: Ask[PageQuery, None]) -> Response:
     """List webhooks, oldest first."""
     ask.demand_list(namespace=ask.namespace)
-    start = place_in(ask.query.cursor, Place)
+    start = ask.place(Place)
 
     def rows(view: View) -> Any:
         mine = (one for one in view.all(Webhook) if one.namespace == ask.namespace)
@@ -144,7 +144,7 @@ async def list_deliveries(ask: Ask[DeliveriesQuery, None]) -> Response:
     """List deliveries, newest first."""
     ask.demand_list(namespace=ask.namespace)
     query = ask.query
-    start: Place | None = place_in(query.cursor, Place)
+    start: Place | None = ask.place(Place)
 
     def place(one: Delivery) -> Place:
         return one.created_at, one.delivery_id

@@ -30,7 +30,7 @@ from holdfast.rules.mail import is_expected
 from holdfast.rules.seeing import started_by
 from holdfast.stores.protocol import InstanceQuery, StartQuery, View
 from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
-from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, place_in, walked
+from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, no_cursor, walked
 
 #: A place in the list: the number of an instance; or the id of one that nobody has begun, those come first.
 #: No number is larger: a store could not even look for it.
@@ -79,7 +79,7 @@ class InstanceExplained(msgspec.Struct, frozen=True):
 async def list_instances(ask: Ask[InstancesQuery, None]) -> Response:
     """List instances, newest first; before them those that no worker has begun yet. Clients see what they started."""
     query, own = ask.query, ask.submitter(namespace=FLOWS)
-    start: Place | None = place_in(query.cursor, Place)
+    start: Place | None = ask.place(Place)
 
     def rows(view: View) -> Any:
         ids: list[str] = []
@@ -158,20 +158,24 @@ async def get(ask: Ask[NoNamespace, None]) -> Response:
 async def history(ask: Ask[HistoryQuery, None]) -> Response:
     """List the events of an execution, newest first."""
     query = ask.query
-    before: int | None = place_in(query.cursor, int) or query.before
+    start: tuple[int, int] | None = ask.place(tuple[int, int])
+    # The next page is of the execution of the one before, although there may be a newer one by then.
+    chosen, before = (query.execution, query.before) if start is None else start
+    if query.execution not in (None, chosen):
+        raise no_cursor(query.cursor)
 
     def found(view: View) -> Any:
         one, blobs = _found(ask, view), ask.engine.store.blobs
-        number = query.execution or state_of(view, blobs, one).execution_id
+        number = chosen or state_of(view, blobs, one).execution_id
         execution = view.get(Execution, execution_key(one, number))
         if execution is None:
-            if query.execution is not None:
+            if chosen is not None:
                 raise NotFound(f"instance {one!r:.220} has no execution {number}.", instance=one[:200])
             return [], None
         top = execution.last_event_id + 1 if before is None else min(before, execution.last_event_id + 1)
         rows, more = _events_before(view, execution.history_id, top, query.limit)
         events = events_of(blobs, rows, number, one)[::-1]
-        return events, events[-1].event_id if more else None
+        return events, (number, events[-1].event_id) if more else None
 
     return await ask.page(found)
 
