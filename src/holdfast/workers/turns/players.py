@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 from holdfast.errors import StoreBusy, UsageError
 from holdfast.flows.failures import tell, text_of
@@ -62,7 +63,7 @@ class Players:
     def _take(self, stint: Stint) -> None:
         """Have a thread take what is in the inbox. The lock is held."""
         try:
-            self._crew.put(lambda: self._advance(stint))
+            self._crew.put(partial(self._advance, stint))
             stint.is_taken = True
             self._ledger.expect(stint, coming=True)
         except RuntimeError as problem:  # the system has no thread left; it may have one when it is tried again
@@ -121,7 +122,7 @@ class Players:
                 inputs = [ready, *inputs[1:]]
             news = len(inputs) > 1 or not isinstance(first, Committed)
             now = self._now()
-            if news and not stint.code.run(lambda: playing.deliver(stint, inputs), now):
+            if news and not stint.code.run(partial(playing.deliver, stint, inputs), now):
                 return None
             wanted = playing.wanted(stint, now)
         except StoreBusy as problem:
