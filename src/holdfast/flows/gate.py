@@ -21,6 +21,8 @@ class Halt(BaseException):
 class Gate:
     """The gate of one execution."""
 
+    __slots__ = ("_instance", "_refused", "is_over")
+
     def __init__(self, instance: str) -> None:
         self._instance = instance
         self._refused = 0

@@ -12,6 +12,8 @@ from holdfast.flows.steps import StepCall
 class InlineSteps(dict[int, StepCall]):
     """Number → step that the code waits for."""
 
+    __slots__ = ("_count", "_waiting", "stopped")
+
     def __init__(self) -> None:
         self._count = 0
         #: Steps that were not handed out yet; some may be over all the same.

@@ -17,6 +17,8 @@ from holdfast.flows.loop import Loop
 class Program:
     """A workflow's function under way."""
 
+    __slots__ = ("_lockstep", "main")
+
     def __init__(self, loop: Loop, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Make it ready to run in the loop."""
         self._lockstep: Lockstep | None = None
