@@ -15,7 +15,6 @@ from holdfast.app.instancestate import state_of
 from holdfast.errors import HistoryCorrupt, InvalidOperation, InvalidValue
 from holdfast.flows.carried import began_with
 from holdfast.flows.ending import asked_in, end_by_hand
-from holdfast.flows.execution import cancelled_details
 from holdfast.flows.forking import (
     before_failure,
     begun_anew,
@@ -28,6 +27,7 @@ from holdfast.flows.forking import (
 from holdfast.flows.importing import delta, text_raw, wishes
 from holdfast.flows.matching import demand_whole
 from holdfast.flows.provider.contents import item_of, text_of
+from holdfast.flows.verdict import cancelled_details
 from holdfast.model import kinds
 from holdfast.model.flowcommands import Again, FailInstance, ForkInstance, NewMessage, ResetInstance
 from holdfast.model.history import REPAIR_EVENT_ID, Event, KvEntry, OrchestrationItem

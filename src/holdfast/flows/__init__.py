@@ -4,7 +4,10 @@
     workflows    `Workflow[P, R]` and `Activity[P, R]`, typed by their functions
     face         what its code may call: step, signal, decision, now, uuid, …
     loop         asyncio without a world; `forbidden` says what is refused, and what to use instead
-    execution    one execution between two events: what is open, what was read, what was asked for
+    execution    one execution between two events: what came in, what was asked for; its parts:
+                 `program` the code that runs, `gate` whether it may still ask, `opened` what it waits for,
+                 `inline` its steps, `mailboxes` its signals, `published` what it says of itself, `outbox` its next
+                 commit, `verdict` how it ended
     matching     does the code still do what the history says? the first difference, on both sides
     turn         one batch of messages in, one commit out; `messages` says which event each becomes
     ending       what goes with an execution that ends, with or without its code; `forking` begins one from a history

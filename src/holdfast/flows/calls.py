@@ -255,7 +255,7 @@ async def run_step(execution: Execution, call: StepCall) -> Any:
     try:
         kind = await future
     except asyncio.CancelledError:
-        execution.drop_step(call.step_no)
+        execution.steps.drop(call.step_no)
         raise
     if isinstance(kind, kinds.StepCompleted):
         return call.decode(kind.result)

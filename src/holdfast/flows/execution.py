@@ -10,61 +10,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidValue, WorkflowNotAllowed
-from holdfast.flows.blocking import Lockstep
+from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidValue
 from holdfast.flows.chance import Chance
 from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.failures import details_of, encoding_details, tell, text_of
-from holdfast.flows.forbidden import enter, inside, is_collecting, leave
+from holdfast.flows.failures import tell, text_of
+from holdfast.flows.forbidden import enter, inside, leave
+from holdfast.flows.gate import Gate, Halt
+from holdfast.flows.inline import InlineSteps
 from holdfast.flows.loop import Loop, Timer
 from holdfast.flows.mailboxes import Mailboxes
-from holdfast.flows.matching import UNAWAITED, Difference, Script, describe_event, describe_step, nondeterminism
+from holdfast.flows.matching import Difference, Script, describe_step, nondeterminism
 from holdfast.flows.measures import delay_ms, weight
+from holdfast.flows.opened import Dispatch, Open
 from holdfast.flows.outbox import Outbox
 from holdfast.flows.places import Place, caller
+from holdfast.flows.program import Program
 from holdfast.flows.published import Published
 from holdfast.flows.steps import StepCall
-from holdfast.flows.waiting import waiting_on
+from holdfast.flows.verdict import is_same_end, verdict
+from holdfast.flows.waiting import idle_words
 from holdfast.model import kinds
-from holdfast.model.details import CANCELLED, Category, ErrorDetails
+from holdfast.model.details import ErrorDetails
 from holdfast.model.history import Event, KvEntry
 from holdfast.model.kinds import AnyKind
-from holdfast.model.workitems import CancelInstance
 
 #: The rules by which turns are run; written into the first event and pinned to the execution.
 ENGINE_VERSION = "1.0.0"
 
-#: Commands that are refused after the end before code that tries again and again is left by force.
-MANY_REFUSALS = 100
-
 log = logging.getLogger("holdfast.workflow")
-
-
-class Halt(BaseException):
-    """Leaves the user's code for good: it continues as new, or differs from its history. Nothing should catch it."""
-
-
-class Open(msgspec.Struct):
-    """Something the code waits for that ends by an event."""
-
-    #: What asked for it. One that was copied keeps the execution it was written in: its job is known by that.
-    event: Event
-    future: asyncio.Future[AnyKind]
-    #: Sends its work off, given the event; after a reset or fork this must be done again.
-    dispatch: Callable[[Event], None]
-    #: A child that stays when its parent ends.
-    leave: bool = False
-
-    @property
-    def kind(self) -> AnyKind:
-        """What was asked for."""
-        return self.event.kind
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -101,11 +79,7 @@ class Execution:
         self.mailboxes = Mailboxes()
         self.open: dict[int, Open] = {}
         self.timers: dict[int, Timer] = {}
-        self.steps: dict[int, StepCall] = {}
-        #: Steps that were not handed out yet; some may be over all the same.
-        self.waiting_steps: list[StepCall] = []
-        #: Steps that were handed out and are no longer waited for.
-        self.stopped_steps: list[int] = []
+        self.steps = InlineSteps()
         #: The request and deadline of a cancellation that is under way.
         self.cancel_event: Event | None = None
         self.own_timeout: Event | None = None
@@ -116,18 +90,16 @@ class Execution:
         self.continuation: Continuation | None = None
         self.started: Event
         self.chance: Chance
+        self._gate = Gate(instance)
         self._loop: Loop
         self._main: asyncio.Task[Any]
-        self._lockstep: Lockstep | None = None
+        self._program: Program | None = None
         self._script: Script | None = None
         self._patches: dict[str, bool] = {}
         self._recorded_patches: frozenset[str] = frozenset()
         self._is_copy = False
-        self._step_no = 0
         #: The execution that wrote the event delivered last: another than this one in a copied part.
         self._written_by = execution_id
-        self._is_over = False
-        self._refused = 0
         #: What `check` tells beside differences.
         self.notes: list[str] = []
         #: Bytes of the history so far, nearly.
@@ -148,14 +120,15 @@ class Execution:
             )
             self.is_replaying = True
             while not self.blocked:
-                event = self._script.next_delivery(self._idle_words)
+                event = self._script.next_delivery(lambda: idle_words(self))
                 if event is None:
                     break
                 if isinstance(event.kind, kinds.TERMINAL):
-                    self._compare_end(event)
+                    if not is_same_end(event.kind, self.terminal):
+                        raise Difference(event, idle_words(self))  # noqa: TRY301 - one place words all differences
                     break
                 if self.terminal is not None:
-                    raise Difference(event, self._idle_words())  # noqa: TRY301 - one place words all differences
+                    raise Difference(event, idle_words(self))  # noqa: TRY301 - one place words all differences
                 self.deliver(event)
         except Difference as difference:
             self._block(difference, None)
@@ -198,9 +171,6 @@ class Execution:
                 return
         else:
             self._take_in(event)
-        self._run()
-
-    def _run(self) -> None:
         before = enter()
         try:
             self._loop.run_until_idle()
@@ -228,17 +198,13 @@ class Execution:
                 kind="Input",
             )
             return False
-        if self.definition.is_blocking:
-            self._lockstep = Lockstep(self._loop, self.definition.function, args, kwargs)
-            coro = self._lockstep.run()
-        else:
-            coro = self.definition.function(*args, **kwargs)
-        self._main = self._loop.create_task(coro, name="main", context=Context())
+        self._program = Program(self._loop, self.definition, args, kwargs)
+        self._main = self._program.main
         self._main.add_done_callback(self._halt)
         return True
 
     def _halt(self, _task: asyncio.Task[Any]) -> None:
-        if not self._is_over:  # or the tasks that are left could not be cancelled
+        if not self._gate.is_over:  # or the tasks that are left could not be cancelled
             self._loop.halted = True
 
     def _take_in(self, event: Event) -> None:
@@ -248,7 +214,7 @@ class Execution:
                 step = self.steps.get(kind.step_no)
                 if step is None or step.name != kind.name:
                     raise Difference(
-                        event, self._idle_words() if step is None else describe_step(step.step_no, step.name)
+                        event, idle_words(self) if step is None else describe_step(step.step_no, step.name)
                     )
                 del self.steps[kind.step_no]
                 _resolve(step.future, kind)
@@ -297,10 +263,10 @@ class Execution:
         source: int | None = None,
         *,
         place: Place | None = None,
-        dispatch: Callable[[Event], None] | None = None,
+        dispatch: Dispatch | None = None,
     ) -> Event:
         """Take a command of the code: find it in the script, or record it and dispatch its work."""
-        self._demand_open()
+        self._gate.demand_open(self._loop)
         script = self._script
         if script is not None:
             try:
@@ -323,30 +289,8 @@ class Execution:
         """
         return None if self._script is None else self._script.next_made_id()
 
-    def _demand_open(self) -> None:
-        if self._loop.halted and not self._is_over:
-            raise Halt
-        if self._is_over or not self._loop.is_running() or is_collecting():
-            self._refused += 1
-            if self._refused > MANY_REFUSALS:
-                raise Halt
-            raise WorkflowNotAllowed(
-                f"instance {self.instance!r}: what is asked for after the workflow's end, or by a finaliser, is not "
-                "done.",
-                hint="Await it before the workflow returns.",
-                instance=self.instance,
-            )
-
-    def _demand_alive(self) -> None:
-        """Let only code wait for ever that will be closed; what is being closed must come to its end.
-
-        Code that catches even that and tries again would do so for ever: it waits, and is left where it stands.
-        """
-        if self._is_over and self._refused <= 2 * MANY_REFUSALS:
-            raise Halt
-
     def ask(
-        self, kind: AnyKind, *, place: Place | None, dispatch: Callable[[Event], None], leave: bool = False
+        self, kind: AnyKind, *, place: Place | None, dispatch: Dispatch, leave: bool = False
     ) -> tuple[int, asyncio.Future[AnyKind]]:
         """Give a command that ends by an event, and a future for that event's kind.
 
@@ -356,56 +300,23 @@ class Execution:
         try:
             event = self.give(kind, place=place, dispatch=dispatch)
         except Halt:
-            self._demand_alive()
+            self._gate.demand_alive()
             return 0, future
         self.open[event.event_id] = Open(event=event, future=future, dispatch=dispatch, leave=leave)
         return event.event_id, future
 
-    def dispatch_again(self, until: int) -> None:
-        """Send off what events up to `until` asked for and is open: they are a copy, and nobody has done so yet."""
-        for event_id, opened in self.open.items():
-            if event_id <= until:
-                opened.dispatch(opened.event)
-        for event_id, timer in self.timers.items():
-            if event_id <= until:
-                self.outbox.wake(event_id, timer.fire_at_ms)
-        own = self.own_timeout
-        if own is not None and own.event_id <= until and isinstance(own.kind, kinds.TimerCreated):
-            self.outbox.wake(own.event_id, own.kind.fire_at_ms)
-        cancel = self.cancel_event
-        if cancel is not None and cancel.event_id <= until:
-            assert isinstance(cancel.kind, kinds.OrchestrationCancelRequested)
-            if cancel.kind.deadline_ms is not None:
-                self.outbox.wake(cancel.event_id, cancel.kind.deadline_ms)
-
     def withdraw(self, event_id: int, reason: str) -> None:
         """No longer wait for an activity, child or decision: it is cancelled in this commit, unless it ended."""
         opened = self.open.get(event_id)
-        if opened is None or self._is_over or self._loop.halted:
+        if opened is None or self._gate.is_over or self._loop.halted:
             return
-        match opened.kind:
-            case kinds.ActivityScheduled():
-                self.give(
-                    kinds.ActivityCancelRequested(reason=reason),
-                    event_id,
-                    dispatch=lambda _: self.outbox.revoke(opened.event.execution_id, event_id),
-                )
-            case kinds.SubOrchestrationScheduled():
-                child = opened.kind.instance
-                self.give(
-                    kinds.SubOrchestrationCancelRequested(reason=reason),
-                    event_id,
-                    dispatch=lambda _: self.outbox.send(CancelInstance(instance=child, reason=reason)),
-                )
-            case _:
-                self.give(
-                    kinds.DecisionResolved(by=UNAWAITED), event_id, dispatch=lambda _: self.outbox.let_sleep(event_id)
-                )
+        kind, dispatch = opened.withdrawal(reason, self.outbox)
+        self.give(kind, event_id, dispatch=dispatch)
         del self.open[event_id]
 
     def publish(self, kind: AnyKind) -> None:
         """Change the published state."""
-        self._demand_open()
+        self._gate.demand_open(self._loop)
         self.published.demand_valid(kind)
         self.give(kind)
         self.published.apply(kind)
@@ -414,7 +325,7 @@ class Execution:
         """Tell whether the execution follows the new branch; the first answer holds."""
         answer = self._patches.get(patch)
         if answer is None:
-            self._demand_open()
+            self._gate.demand_open(self._loop)
             answer = is_recorded = patch in self._recorded_patches
             if not is_recorded and self._is_beyond():
                 answer = True
@@ -438,32 +349,17 @@ class Execution:
         """Give a step its number; it runs when replay is over, unless its outcome is found there."""
         call.future = self._loop.create_future()
         try:
-            self._demand_open()
+            self._gate.demand_open(self._loop)
         except Halt:
-            self._demand_alive()
+            self._gate.demand_alive()
             return call.future
-        self._step_no += 1
-        call.step_no = self._step_no
         # By the execution that first came here, so that a step that is run again after a reset has its old key.
-        call.instance, call.execution_id = self.instance, self._written_by
-        self.steps[call.step_no] = call
-        self.waiting_steps.append(call)
+        self.steps.begin(call, self.instance, self._written_by)
         return call.future
-
-    def unstarted_steps(self) -> list[StepCall]:
-        """Give the steps that are to be handed out."""
-        self.waiting_steps = [call for call in self.waiting_steps if call.step_no in self.steps]
-        return self.waiting_steps
-
-    def drop_step(self, step_no: int) -> None:
-        """No longer wait for a step."""
-        call = self.steps.pop(step_no, None)
-        if call is not None and call.is_started:
-            self.stopped_steps.append(step_no)
 
     def continue_as_new(self, asked: Continuation) -> None:
         """End this execution here and now, from whichever task."""
-        self._demand_open()
+        self._gate.demand_open(self._loop)
         self.continuation = asked
         self.mailboxes.seal()
         self._loop.halted = True
@@ -472,12 +368,12 @@ class Execution:
     @property
     def thread_id(self) -> int | None:
         """The thread that runs its code, if that is not the turn's: of a `def` workflow."""
-        return None if self._lockstep is None else self._lockstep.thread_id
+        return None if self._program is None else self._program.thread_id
 
     def block_until(self, awaitable: Any) -> Any:
         """Wait in the thread of a `def` workflow."""
-        assert self._lockstep is not None
-        return self._lockstep.wait(awaitable)
+        assert self._program is not None
+        return self._program.block_until(awaitable)
 
     @property
     def main_coroutine(self) -> Any:
@@ -499,7 +395,7 @@ class Execution:
                 dispatch=lambda event: self.outbox.wake(event.event_id, fire_at),
             )
         except Halt:
-            self._demand_alive()
+            self._gate.demand_alive()
             return  # it never fires, and nobody is left to miss it
         assert isinstance(event.kind, kinds.TimerCreated)
         timer.event_id, timer.fire_at_ms = event.event_id, event.kind.fire_at_ms
@@ -507,14 +403,14 @@ class Execution:
 
     def stop_timer(self, timer: Timer) -> None:
         """Forget a timer that has not fired; asyncio stops fired ones too, which changes nothing."""
-        if self._is_over:
+        if self._gate.is_over:
             return  # what is open at the end is taken back by the end
         if self.timers.pop(timer.event_id, None) is not None:
             self.outbox_if_new().let_sleep(timer.event_id)
 
     def report(self, problem: dict[str, Any]) -> None:
         """Tell of an exception that nobody retrieved, once."""
-        if not self.is_replaying and not self._is_over:
+        if not self.is_replaying and not self._gate.is_over:
             facts = {"instance": self.instance, "about": problem.get("message")}
             tell(log, "workflow.exception_lost", problem.get("exception"), facts)
 
@@ -525,25 +421,10 @@ class Execution:
         if self.continuation is not None:
             self.terminal = kinds.OrchestrationContinuedAsNew(input=self.continuation.input)
         elif self._main.done():
-            self.terminal = self._result()
+            self.terminal = verdict(self._main, self.definition.codec, self.cancel_event)
         else:
             return
         self.close()
-
-    def _result(self) -> AnyKind:
-        if self._main.cancelled():
-            reason = "cancelled"
-            if self.cancel_event is not None and isinstance(self.cancel_event.kind, kinds.OrchestrationCancelRequested):
-                reason = self.cancel_event.kind.reason
-            return kinds.OrchestrationFailed(details=cancelled_details(reason))
-        problem = self._main.exception()
-        if problem is not None:
-            return kinds.OrchestrationFailed(details=details_of(problem))
-        try:
-            packed = self.definition.codec.pack_result(self._main.result())
-        except Exception as misfit:  # noqa: BLE001 - users' types are written here, and may raise anything
-            return kinds.OrchestrationFailed(details=encoding_details("the result", misfit))
-        return kinds.OrchestrationCompleted(output=bytes(packed).decode())
 
     def force_end(self, details: ErrorDetails) -> None:
         """End it without asking its code."""
@@ -552,7 +433,7 @@ class Execution:
 
     def close(self, *, clean_up: bool = True) -> None:
         """Let its code go. With `clean_up`, tasks that are left are cancelled as `asyncio.run` does it."""
-        self._is_over = True
+        self._gate.is_over = True
         if not hasattr(self, "_loop"):
             return
         if clean_up and self.terminal is not None and self._loop.has_leftovers:
@@ -560,8 +441,8 @@ class Execution:
             with inside():
                 self._loop.cancel_leftovers()
         self._loop.close()
-        if self._lockstep is not None:
-            self._lockstep.evict()
+        if self._program is not None and self.definition.is_blocking:
+            self._program.evict()
 
     # --- differences --------------------------------------------------------------------------------------------------
 
@@ -569,23 +450,6 @@ class Execution:
         """Keep what was published, though the code no longer says it: the store has it."""
         self._count(event)
         self.published.apply(event.kind)
-
-    def _compare_end(self, event: Event) -> None:
-        """Demand that recorded and present end agree, unless it was ended from outside."""
-        kind = event.kind
-        if isinstance(kind, kinds.OrchestrationFailed) and self.terminal is None:
-            return
-        if _without_traces(kind) != _without_traces(self.terminal):
-            raise Difference(event, self._idle_words())
-
-    def _idle_words(self) -> str:
-        """Word what the code does when it gives no command."""
-        if self.terminal is not None:
-            return describe_event(
-                Event(event_id=0, instance="", execution_id=0, timestamp_ms=self.now_ms, kind=self.terminal)
-            )
-        waiting = waiting_on(self) if hasattr(self, "_loop") else ()
-        return f"nothing; it waits for {', '.join(waiting[:3])}" if waiting else "nothing"
 
     def _block(self, difference: Difference, place: Place | None) -> None:
         self.blocked = nondeterminism(
@@ -597,18 +461,3 @@ class Execution:
 def _resolve(future: asyncio.Future[AnyKind], kind: AnyKind) -> None:
     if not future.done():
         future.set_result(kind)
-
-
-def _without_traces(kind: AnyKind | None) -> AnyKind | None:
-    """Leave out of an end what may differ between two runs of the same code: lines and addresses in tracebacks."""
-    if not isinstance(kind, kinds.OrchestrationFailed):
-        return kind
-    details = ErrorDetails(
-        category=kind.details.category, kind=kind.details.kind, message="", type_name=kind.details.type_name
-    )
-    return kinds.OrchestrationFailed(details=details)
-
-
-def cancelled_details(reason: str) -> ErrorDetails:
-    """Word the end of a cancelled instance."""
-    return ErrorDetails(category=Category.APPLICATION, kind=CANCELLED, message=reason)

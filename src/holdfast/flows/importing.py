@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.errors import HistoryCorrupt
-from holdfast.flows.execution import cancelled_details
 from holdfast.flows.exporting import ExportedExecution, HistoryFile
 from holdfast.flows.matching import demand_whole
+from holdfast.flows.verdict import cancelled_details
 from holdfast.model import kinds
 from holdfast.model.details import CANCELLED
 from holdfast.model.flowcommands import Delta, Ended, ImportInstance, KeyWish, NewEvent

@@ -30,10 +30,12 @@ from holdfast.flows.ending import (
     parent_of,
     undelivered,
 )
-from holdfast.flows.execution import ENGINE_VERSION, Execution, cancelled_details
+from holdfast.flows.execution import ENGINE_VERSION, Execution
 from holdfast.flows.matching import is_own_timeout
 from holdfast.flows.messages import event_for
+from holdfast.flows.opened import dispatch_again
 from holdfast.flows.steps import StepCall
+from holdfast.flows.verdict import cancelled_details
 from holdfast.flows.waiting import waiting_on
 from holdfast.model import kinds
 from holdfast.model.details import CORRUPT, INPUT, NONDETERMINISM, Category, ErrorDetails
@@ -182,7 +184,7 @@ class Turn:
         execution = self._live()
         if execution.terminal is not None:
             return
-        execution.dispatch_again(copied[-1].event_id)
+        dispatch_again(execution, copied[-1].event_id)
         timeout_s = execution.definition.timeout_s
         if timeout_s is not None and not any(map(is_own_timeout, copied)):
             self._set_own_timeout(execution, timeout_s, now_ms)
@@ -298,16 +300,12 @@ class Turn:
         """Give the steps to run now; none while an earlier one's outcome is not committed (`must_commit`)."""
         if self._is_step_uncommitted or self.stage != "running":
             return []
-        execution = self._live()
-        ready, execution.waiting_steps = execution.unstarted_steps(), []
-        for call in ready:
-            call.is_started = True
-        return ready
+        return self._live().steps.take_unstarted()
 
     @property
     def must_commit(self) -> bool:
         """Steps wait for the outcome of others to be durable: commit with `hold` now."""
-        return self._is_step_uncommitted and bool(self._live().unstarted_steps())
+        return self._is_step_uncommitted and bool(self._live().steps.unstarted())
 
     def finish_step(self, step_no: int, outcome: str | ErrorDetails, now_ms: int) -> None:
         """Take a step's outcome back: JSON text, or why it failed. One that nobody waits for is ignored."""
@@ -327,10 +325,7 @@ class Turn:
     def take_stopped_steps(self) -> list[int]:
         """Give the numbers of running steps that nobody waits for any more."""
         execution = self.execution
-        if execution is None or not execution.stopped_steps:
-            return []
-        stopped, execution.stopped_steps = execution.stopped_steps, []
-        return stopped
+        return [] if execution is None or not execution.steps.stopped else execution.steps.take_stopped()
 
     @property
     def has_news(self) -> bool:
@@ -408,7 +403,7 @@ class Turn:
             return
         self._terminal_recorded = True
         execution.record(execution.terminal)
-        execution.stopped_steps.extend(call.step_no for call in execution.steps.values() if call.is_started)
+        execution.steps.stop()
 
     def discard(self) -> None:
         """Throw away what was not committed: the lock is lost, or the turn cannot be written."""

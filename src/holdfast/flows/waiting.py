@@ -1,4 +1,7 @@
-"""What an execution waits for, in words, for `explain`. Not all of it: a turn's cost must not grow with a fan-out."""
+"""What an execution waits for, in words, for `explain` and for differences.
+
+Not all of it: a turn's cost must not grow with a fan-out.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from holdfast.flows.matching import describe_step
+from holdfast.flows.matching import describe_event, describe_step
 from holdfast.model import kinds
+from holdfast.model.history import Event
 from holdfast.model.kinds import AnyKind
 
 if TYPE_CHECKING:
@@ -28,6 +32,16 @@ def waiting_on(execution: Execution) -> tuple[str, ...]:
         lines[MAX_WAITING:] = [f"and {total - MAX_WAITING} more"]
     lines += [f"signal {name!r}" for name in execution.mailboxes.awaited()[:MAX_WAITING]]
     return tuple(lines)
+
+
+def idle_words(execution: Execution) -> str:
+    """Word what the code does when it gives no command: it has ended, or waits."""
+    if execution.terminal is not None:
+        return describe_event(
+            Event(event_id=0, instance="", execution_id=0, timestamp_ms=execution.now_ms, kind=execution.terminal)
+        )
+    waiting = waiting_on(execution)
+    return f"nothing; it waits for {', '.join(waiting[:3])}" if waiting else "nothing"
 
 
 def _asked(execution: Execution) -> Iterator[str]:

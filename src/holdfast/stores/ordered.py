@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=tuple[Any, ...])
+N = TypeVar("N")
 
 #: Keys in a chunk before it is split. Long enough to keep the list of chunks short, short enough to insert cheaply.
 CHUNK = 512
@@ -100,3 +101,11 @@ class OrderedSet(Generic[K]):
             yield from self._chunks[at][within:]
             for number in range(at + 1, len(self._chunks)):
                 yield from self._chunks[number]
+
+
+def order_of(orders: dict[N, OrderedSet[K]], name: N) -> OrderedSet[K]:
+    """Give the order of that name, making it on first use."""
+    found = orders.get(name)
+    if found is None:
+        found = orders[name] = OrderedSet()
+    return found

@@ -1,9 +1,16 @@
 """Turns of workflows in a worker: the pump asks for commands here, and brings the answers.
 
     desk      what the pump sees: room, commands, answers, times
+    outlook   whether there is room for more turns, and a hope of some
     stint     one turn under way, from its fetch to its last commit
+    ledger    all of them, and what is to be sent; under one lock
+    alarm     when the pump wakes
+    players   what a thread does with a stint: it advances it, and carries out what it wants
+    archive   what that thread has to do with the store: it reads histories, and admits commits
+    parting   stints that end before their time: given back, lost, dropped
     crew      the threads that run turns and their steps
     stepping  one inline step: attempts, timeout, the thread or loop it runs on
+    stage     those threads, that loop, and the pump's time
     overtime  a turn that does not give its thread back
 
 A worker without workflows has `NoTurns`, which costs nothing.
