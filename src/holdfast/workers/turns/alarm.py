@@ -1,7 +1,7 @@
 """When the pump of a worker with turns wakes: the calls that time asks for, and who makes it wake earlier.
 
 Under the lock of the ledger. The order that matters: whoever has something due earlier notes it, then rings; the pump
-notes under the lock what it found and until when it sleeps. So none of both can miss the other.
+looks at all that was noted and says until when it sleeps without letting the lock go in between. Knows no stint.
 """
 
 from __future__ import annotations
