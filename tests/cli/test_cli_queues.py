@@ -154,3 +154,10 @@ def test_a_job_held_back_by_a_limit_says_by_whom(holdfast, rows, filled, opened)
     assert (told["reason"]["code"], told["reason"]["held_by"]) == ("queue_limit", ["a"])
     assert "‖" in holdfast("jobs", "ls").stdout
     assert "holdfast queues limit default --max-running N" in holdfast("explain", "b").stdout
+
+
+def test_programs_are_told_since_when_somebody_waits_in_each_queue(rows, filled, opened):
+    filled("a")
+    with opened() as engine:
+        began = engine.job("a").created_at
+    assert [row["oldest_at"] for row in rows("queues", "ls")] == [began]

@@ -18,7 +18,7 @@ from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.values import Duration, OrNone, Rate
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import HELD, READY
-from holdfast.engine.records.queues import HEAD, QueueRow, full_queue, queue_rows
+from holdfast.engine.records.queues import HEAD, QueueRow, full_queue, listed_queue, queue_rows
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import Normalize, PauseQueue, ResumeQueue, SetQueue
 from holdfast.model.events import QueueChanges
@@ -94,8 +94,11 @@ def ls(*, watch: float | None, output: str) -> None:
 
     def look(view: View, store: Store) -> Shown:
         del store
-        rows = queue_rows(view, now(), place.name)
-        return [msgspec.structs.asdict(row) for row in rows], lambda: queue_table(rows, out.screen)
+        at = now()
+        rows = queue_rows(view, at, place.name)
+        # Only programs are told how long somebody waits: it takes a look at each line.
+        found = rows if out.form in ("table", "ids") else [listed_queue(row, view, at) for row in rows]
+        return [msgspec.structs.asdict(one) for one in found], lambda: queue_table(rows, out.screen)
 
     show(place, out, watch, look, key="name")
 

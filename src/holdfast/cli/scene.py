@@ -12,8 +12,8 @@ from holdfast.cli.pulse import Pulse, Rates, Recovery
 from holdfast.cli.sight import seen, workers_seen
 from holdfast.cli.target import Target, now
 from holdfast.cli.workerrows import progresses
+from holdfast.engine.records.backlog import oldest_due, open_decisions, running_instances
 from holdfast.engine.records.queues import QueueRow, queue_rows
-from holdfast.engine.records.status import oldest_due, open_decisions, running_instances
 from holdfast.engine.records.workers import Held, Staff, running, staff
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -15,11 +17,13 @@ from holdfast.cli.target import store_options, target
 from holdfast.cli.terminal import Screen, safe
 from holdfast.cli.watching import Shown, WatchCommand, show, watch_option
 from holdfast.cli.words import STUCK
-from holdfast.engine.records.status import Standing, recovery_told, standing_of
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import seconds_between
 from holdfast.rules.explain import COUNTED
 from holdfast.stores.protocol import Durability, Store, View
+
+if TYPE_CHECKING:
+    from holdfast.engine.records.status import Standing
 
 
 @click.command(cls=WatchCommand)
@@ -32,6 +36,8 @@ def status(*, watch: float | None, output: str) -> None:
     pulse = Pulse()
 
     def look(view: View, store: Store) -> Shown:
+        from holdfast.engine.records.status import Standing, standing_of  # noqa: PLC0415 - `--help` starts without it
+
         scene = gather(view, store, place, pulse)
         # Here alone: `top` looks too often for a question that the authority must think about.
         standing = seen(lambda: standing_of(store)) or Standing()
@@ -43,6 +49,8 @@ def status(*, watch: float | None, output: str) -> None:
 
 
 def _page(scene: Scene, standing: Standing, screen: Screen) -> list[str]:
+    from holdfast.engine.records.status import recovery_told  # noqa: PLC0415 - the same
+
     authority, recovery, workers = scene.authority, scene.recovery, scene.workers()
     because = f": {authority.dispatch_reason}" if authority is not None and authority.dispatch_reason else ""
     is_paused = authority is not None and authority.dispatch_paused

@@ -66,6 +66,11 @@ class Muster:
         )
         return worker if len(encode(worker)) <= self._note else None
 
+    def is_terse(self, worker_id: str) -> bool:
+        """Tell whether a worker is known that has not said anything of itself."""
+        with self._lock:
+            return worker_id in self._terse
+
     def know(self, worker: WorkerInfo) -> None:
         """Hear of a worker that says nothing of itself."""
         self._write(worker, is_terse=True)

@@ -48,8 +48,9 @@ async def post_heartbeat(request: Request) -> Response:
     said = [(run_id, admissible(line)) for run_id, line in beat.lines]
     if beat.worker is not None and not may_meet(access, beat.worker):
         raise Forbidden(f"{access.name} does not work for namespace {beat.worker.namespace!r}. Nothing was done.")
+    is_other = False
     if access.namespaces is not None:
-        await coordinator.in_thread(lambda: _demand_known(coordinator, access, worker_id))
+        is_other = await coordinator.in_thread(lambda: _is_other(coordinator, access, worker_id))
     if said:
         await coordinator.in_thread(lambda: _demand_voice(coordinator, access, said))
     extensions = [Extend(job_id=one.job_id, token=one.token, lease_s=one.lease_s) for one in beat.leases]
@@ -62,6 +63,8 @@ async def post_heartbeat(request: Request) -> Response:
         if beat.worker is not None:
             # By the coordinator's clock, and of no opening of its store.
             muster.note(msgspec.structs.replace(beat.worker, last_seen=now, session_id=None))
+        elif is_other:  # nothing on the roster is about this one
+            return None
         else:
             muster.stir(worker_id, now)
         return engine.store.workers.wish(worker_id)
@@ -148,6 +151,19 @@ def _demand_known(coordinator: Coordinator, access: Access, worker_id: str) -> N
     known = (worker for worker in coordinator.engine.store.workers.all() if worker.worker_id == worker_id)
     if not all(may_meet(access, worker) for worker in known):
         raise Forbidden(f"{access.name} may not speak for this worker. Nothing was done.")
+
+
+def _is_other(coordinator: Coordinator, access: Access, worker_id: str) -> bool:
+    """Tell whether who is known by that name is another worker, of namespaces that are not theirs.
+
+    Raises Forbidden if that one speaks for itself. A worker of few words has not chosen to be known by its name: two
+    scripts of that name, in two namespaces, must not get in each other's way.
+    """
+    if not coordinator.muster.is_terse(worker_id):
+        _demand_known(coordinator, access, worker_id)
+        return False
+    known = (worker for worker in coordinator.engine.store.workers.all() if worker.worker_id == worker_id)
+    return not all(may_meet(access, worker) for worker in known)
 
 
 def _demand_voice(coordinator: Coordinator, access: Access, lines: Sequence[tuple[RunId, LogLine]]) -> None:

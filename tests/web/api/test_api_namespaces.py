@@ -57,3 +57,21 @@ def test_what_lies_in_the_namespace_that_is_named_is_changed(api, ids):
     for _ in range(2):  # gone by then, and answered as the first time
         api.delete("/webhooks/w", params=there, headers=key)
     api.delete("/webhooks/w", 404, params=there)
+
+
+def test_two_scripts_of_one_name_in_two_namespaces_do_not_get_in_each_others_way(api):
+    def lease(namespace, role=None):
+        wish = {"command": "lease", "cmd": f"c-{namespace}", "worker_id": "script", "namespace": namespace}
+        return api.post("/lease", {"lease": wish}, role=role)
+
+    api.post("/jobs?namespace=mine", {"job_type": "t", "job_id": "j"}, 201)
+    lease("")
+    api.post("/workers/script/quiet", None, 204)
+    (grant,) = lease("mine", "here")["grants"]
+    beat = {"leases": [{"job_id": "j", "token": grant["token"]}]}
+    told = api.post("/workers/script/heartbeat", beat, role="here")
+    assert told["outcomes"][0]["answer"] == "extended"
+    assert told.get("wish") is None, "that was wished of the other one"
+    api.delete("/workers/script", 403, role="here")
+    assert api.get("/workers", role="here")["workers"] == []
+    assert api.post("/workers/script/heartbeat", {})["wish"] == "quiet"

@@ -39,3 +39,21 @@ def test_dispatch_is_paused_altogether(api):
     assert api.get("/jobs/j/explain")["reason"]["code"] == "dispatch_paused"
     api.post("/dispatch/resume")
     assert len(api.lease()) == 1
+
+
+def test_queues_are_listed_with_how_long_somebody_could_have_run_there(api):
+    began = api.get("/status")["now"]
+    api.post("/jobs", {"job_type": "t", "queue": "late", "delay_s": 60}, 201)
+    api.post("/jobs", {"job_type": "t", "queue": "now"}, 201)
+    api.patch("/queues/empty", {"max_running": 1})
+
+    def waits():
+        return {row["name"]: row["oldest_at"] for row in api.get("/queues")["items"]}
+
+    assert waits() == {"late": None, "now": began, "empty": None}
+    api.clock.advance(60)
+    due = api.get("/status")["now"]
+    api.lease(queues=("nothing",))  # whoever looks for work makes ready what has become due
+    api.clock.advance(5)
+    assert waits() == {"late": due, "now": began, "empty": None}
+    assert api.get("/queues/late")["oldest_at"] == due, "it was not to run before"

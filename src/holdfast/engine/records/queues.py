@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ from holdfast.engine.reasons import Reasons
 from holdfast.engine.records.jobs import JobRow, job_row
 from holdfast.engine.records.reservations import active
 from holdfast.engine.records.shapes import fill, shown
-from holdfast.model.jobs import JobStatus
+from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import Queue
 from holdfast.model.reservations import Reservation
 from holdfast.model.retention import Retention
@@ -20,6 +22,8 @@ from holdfast.stores.protocol import View
 
 #: Jobs at the head of a queue that are shown with it.
 HEAD = 10
+#: Jobs of a line that a list of queues looks at.
+IN_LINE = 100
 
 
 class QueueRow(msgspec.Struct, frozen=True):
@@ -43,8 +47,9 @@ class QueueRow(msgspec.Struct, frozen=True):
     direct: str | None
 
 
-#: `head`: the jobs at its head, in the order they will be leased. `oldest_at`: since when the oldest of those that
-#: are ready waits, as far as anybody counts.
+#: `oldest_at`: since when that of the first in line waits which could have run for longest; None if none could.
+ListedQueue = shown("ListedQueue", QueueRow, oldest_at=Timestamp | None)
+#: `head`: the jobs at its head, in the order they will be leased. `oldest_at`: as in lists, of more of the line.
 FullQueue = shown("FullQueue", QueueRow, head=list[JobRow], oldest_at=Timestamp | None)  # type: ignore[valid-type]  # made of the record
 
 
@@ -52,7 +57,18 @@ def full_queue(row: QueueRow, reasons: Reasons, now: Timestamp) -> Any:
     """Give a queue with the jobs at its head."""
     line = list(reasons.ready(row.namespace, (row.name,), None, now))
     head = [job_row(job, reasons.of(job)) for job in line[:HEAD]]
-    return fill(FullQueue, row, head=head, oldest_at=min((job.created_at for job in line), default=None))
+    return fill(FullQueue, row, head=head, oldest_at=_oldest(line))
+
+
+def listed_queue(row: QueueRow, view: View, now: Timestamp) -> Any:
+    """Give a queue with how long somebody waits there."""
+    line = view.ready(row.namespace, (row.name,), None, now) if row.counts[JobStatus.QUEUED.value] else iter(())
+    return fill(ListedQueue, row, oldest_at=_oldest(islice(line, IN_LINE)))
+
+
+def _oldest(line: Iterable[Job]) -> Timestamp | None:
+    """Give since when the one waits that could have run for longest: from its own time on, if it has one."""
+    return min((max(job.created_at, job.not_before or job.created_at) for job in line), default=None)
 
 
 def queue_rows(view: View, now: Timestamp, namespace: str | None = None) -> list[QueueRow]:

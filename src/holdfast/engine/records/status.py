@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import islice
 
 import msgspec
 
 from holdfast.engine.maintenance import Report
+from holdfast.engine.records.backlog import oldest_due, open_decisions, running_instances
 from holdfast.engine.records.queues import QueueRow, queue_rows
-from holdfast.model.instances import Instance, InstanceStatus
 from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.reservations import Reservation
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerState
-from holdfast.rules.explain import COUNTED
-from holdfast.stores.protocol import Durability, InstanceQuery, Served, Store, View
+from holdfast.stores.protocol import Durability, Served, Store, View
 from holdfast.stores.wal import WalStore
 
 
@@ -88,27 +85,6 @@ def store_status(
         replay=replay_of(store),
         clock_steps=dict(steps),
     )
-
-
-def running_instances(view: View) -> Sequence[Instance]:
-    """Give the instances that run, as many as anybody counts."""
-    return view.instances(InstanceQuery(statuses=(InstanceStatus.RUNNING,), limit=COUNTED))
-
-
-def open_decisions(view: View, instances: Sequence[Instance]) -> int:
-    """Count the questions of these that wait for an answer."""
-    return sum(asked.is_open for one in instances for asked in view.decisions(one.instance_id))
-
-
-def oldest_due(view: View, rows: Sequence[QueueRow], at: Timestamp) -> Timestamp | None:
-    """Give when the job that waits longest could have run, of the first in each queue, as far as anybody counts."""
-    waiting = [
-        max(job.created_at, job.not_before or job.created_at)
-        for row in rows
-        if row.counts[JobStatus.QUEUED.value]
-        for job in islice(view.ready(row.namespace, (row.name,), None, at), COUNTED)
-    ]
-    return min(waiting, default=None)
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.engine.records.queues import FullQueue, QueueRow, full_queue, queue_rows
+from holdfast.engine.records.queues import FullQueue, ListedQueue, full_queue, listed_queue, queue_rows
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import (
     Command,
@@ -32,7 +32,8 @@ async def list_queues(ask: Ask[PageQuery, None]) -> Response:
     start = ask.place(str)
 
     def rows(view: View) -> Any:
-        return sliced(queue_rows(view, ask.now, ask.namespace), lambda row: row.name, start, ask.query.limit)
+        kept, at = sliced(queue_rows(view, ask.now, ask.namespace), lambda row: row.name, start, ask.query.limit)
+        return [listed_queue(row, view, ask.now) for row in kept], at
 
     return await ask.page(rows)
 
@@ -101,7 +102,7 @@ ENDPOINTS = (
         summary="List queues with the number of their jobs by status.",
         handler=list_queues,
         query=PageQuery,
-        answers={200: Page[QueueRow]},
+        answers={200: Page[ListedQueue]},  # type: ignore[valid-type]  # made of the record
     ),
     Endpoint(
         method="GET",
