@@ -46,7 +46,7 @@ from holdfast.rules import (
 from holdfast.rules.cron import parse_cron
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.retry import successor
-from holdfast.stores import batch, tables
+from holdfast.stores import batch, queuelines
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance import Conformance, Harness
@@ -278,7 +278,7 @@ def every_fire(schedule, now):
     return timetable.Round(times, 0, times[-1])
 
 
-PLACE = tables.place
+PLACE = queuelines.place
 #: Demand → check, what it is given, and how the right behaviour is taken out.
 NAIVE = {
     "1: whoever asks holds the queue": (
@@ -347,7 +347,7 @@ NAIVE = {
     "12: times are kept in seconds": (
         "test_with_equal_priority_and_position_five_microseconds_decide",
         (),
-        [(tables, "place", lambda job: (*PLACE(job)[:2], job.created_at[:19], job.job_id))],
+        [(queuelines, "place", lambda job: (*PLACE(job)[:2], job.created_at[:19], job.job_id))],
     ),
     "13: a direct job is made first and leased then": (
         "test_it_runs_from_its_first_moment_in_one_commit",
@@ -382,7 +382,7 @@ NAIVE = {
     "21: first come, first served": (
         "test_higher_priority_first_then_first_come_ten_times",
         (),
-        [(tables, "place", lambda job: (0, *PLACE(job)[1:]))],
+        [(queuelines, "place", lambda job: (0, *PLACE(job)[1:]))],
     ),
 }
 #: What a check that goes red may raise: its own word, a refusal it did not expect, or one value too many or too few.

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast.errors import TooManyRequests
+from holdfast.errors import StoreBusy, TooManyRequests
 from holdfast.model.access import LOCAL, Access, Role
 from holdfast.testing.clock import ManualClock
 from holdfast.web.limits import Limits
-from holdfast.web.quotas import Quotas
+from holdfast.web.quotas import SMALL, Quotas
 
 ONE, TWO = (Access(name=name, roles=(Role.ADMIN,), digest=name) for name in ("one", "two"))
 
@@ -53,3 +53,27 @@ def test_places_of_long_polls_are_given_back():
     assert quotas.polling == 0
     with quotas.poll(ONE):
         assert quotas.polling == 1
+
+
+def test_bodies_that_arrive_hold_so_much_together_and_give_it_back():
+    quotas = Quotas(Limits(body=SMALL, bodies=3 * SMALL), ManualClock())
+    with quotas.arrival() as one:
+        one(2 * SMALL)
+        with quotas.arrival() as other:
+            other(SMALL)
+            with pytest.raises(StoreBusy, match="too many large bodies"):
+                other(1)
+        assert quotas.arriving == 2 * SMALL
+        one(SMALL)
+        # Reports and heartbeats are heard whoever else sends what.
+        with quotas.arrival() as small:
+            small(SMALL)
+            with pytest.raises(StoreBusy):
+                small(1)
+    assert quotas.arriving == 0
+
+
+def test_a_single_body_has_place_if_a_body_may_be_so_large():
+    quotas = Quotas(Limits(body=4 * SMALL, bodies=SMALL), ManualClock())
+    with quotas.arrival() as one:
+        one(4 * SMALL)

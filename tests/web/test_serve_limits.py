@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from holdfast.errors import InvalidValue
 from holdfast.web.limits import Limits, limits_of
+from holdfast.web.serving import RESERVED, _most_connections
 
 
 def test_limits_are_read_by_name():
@@ -19,3 +22,17 @@ def test_what_is_no_limit_is_refused(word):
         limits_of([word])
     assert "body=8388608, " in caught.value.hint
     assert "long_polls_each=64" in caught.value.hint
+
+
+@pytest.mark.parametrize("allowed", [RESERVED, RESERVED + 2, 600, 1024, 4096, 20_000])
+def test_connections_leave_a_descriptor_for_the_blob_of_each_and_some_for_the_store(monkeypatch, allowed):
+    """Blobs that were sent half used up those of the store, and ended the coordinator."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (allowed, allowed))
+    most = _most_connections(Limits())
+    assert 1 <= most <= Limits().connections
+    assert most == 1 or RESERVED + 2 * most <= allowed
+
+
+def test_where_the_system_has_no_limit_ours_holds(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert _most_connections(Limits()) == Limits().connections

@@ -15,7 +15,7 @@ from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.stores.http.packing import unpacked
 from holdfast.stores.http.wire import encode
 from holdfast.web.fields import demand_fields, misread
-from holdfast.web.guard import limits_for
+from holdfast.web.guard import limits_for, quotas_for
 
 T = TypeVar("T")
 _Handler = Callable[[Request], Awaitable[Response]]
@@ -25,9 +25,16 @@ _WHOLE = re.compile(r"[0-9]{1,19}")
 
 
 async def body_of(request: Request) -> bytes:
-    """Read a body, packed or not. Raises PayloadTooLarge as soon as it is, whatever its headers say."""
-    most = limits_for(request).body
-    arrived = b"".join([part async for part in pieces_of(request, most)])
+    """Read a body, packed or not. Raises PayloadTooLarge as soon as it is, whatever its headers say.
+
+    Raises StoreBusy if there is no place for it beside the others that are arriving.
+    """
+    most, parts = limits_for(request).body, []
+    with quotas_for(request).arrival() as grow:
+        async for part in pieces_of(request, most):
+            grow(len(part))
+            parts.append(part)
+        arrived = b"".join(parts)
     return unpacked(arrived, request.headers.get("content-encoding", ""), most)
 
 

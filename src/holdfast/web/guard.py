@@ -29,7 +29,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 #: Requests that stay open until something happens; and those that last as long as their caller likes.
 LONG_POLLS = frozenset(f"{ROOT}/{name}" for name in ("lease", "changes", "feed", "reservations", "direct"))
 STREAMS = frozenset({f"{ROOT}/feed"})
-_ACCESS, _LIMITS = "holdfast.access", "holdfast.limits"
+_ACCESS, _LIMITS, _QUOTAS = "holdfast.access", "holdfast.limits", "holdfast.quotas"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,13 @@ def limits_for(request: Request) -> Limits:
     return found
 
 
+def quotas_for(request: Request) -> Quotas:
+    """Give what a request counts in."""
+    found = request.scope[_QUOTAS]
+    assert isinstance(found, Quotas)
+    return found
+
+
 class Revoked(Exception):
     """Whoever reads a stream may not any more."""
 
@@ -84,7 +91,7 @@ class Guard:
         try:
             access = self._let_in(scope, told)
             self._quotas.take(access)
-            scope[_ACCESS], scope[_LIMITS] = access, self._door.limits
+            scope[_ACCESS], scope[_LIMITS], scope[_QUOTAS] = access, self._door.limits, self._quotas
             with self._place(scope["path"], access):
                 await self._answer(scope, receive, send, access)
         except HoldfastError as refused:

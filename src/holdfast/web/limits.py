@@ -21,6 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body: _Count = MOST_BYTES
     blob: _Count = MOST_BLOB
     head: _Count = 16 << 10
+    #: Of all bodies that are arriving. Beyond it those with more than 64 KiB are refused, the smaller ones never.
+    bodies: _Count = 256 << 20
     #: Open at a time. One more closes the one that has been idle for longest.
     connections: _Count = 4096
     #: Requests that wait for something to happen, streams among them: altogether, and of one access token.

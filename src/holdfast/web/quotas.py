@@ -1,4 +1,4 @@
-"""How much each access token may ask at once: requests a second, and long polls at a time.
+"""How much may be asked at once: requests a second and long polls of each access token, bytes of bodies of all.
 
 Kept in memory: a coordinator that starts again begins anew. Whoever needs no access token counts among all long polls
 only: it is this machine's own.
@@ -7,14 +7,17 @@ only: it is this machine's own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.clock import Clock
-from holdfast.errors import TooManyRequests
+from holdfast.errors import StoreBusy, TooManyRequests
 from holdfast.model.access import LOCAL, Access
 from holdfast.web.limits import Limits
+
+#: Bytes that every body may have, however many others are arriving: reports and heartbeats are smaller.
+SMALL = 64 << 10
 
 
 class _Bucket(NamedTuple):
@@ -35,6 +38,8 @@ class Quotas:
         self._polls: Counter[str] = Counter()
         #: Long polls that are open.
         self.polling = 0
+        #: Bytes of bodies that are arriving.
+        self.arriving = 0
 
     def take(self, access: Access) -> None:
         """Count one request. Raises TooManyRequests."""
@@ -71,3 +76,23 @@ class Quotas:
             self._polls[access.digest] -= 1
             if not self._polls[access.digest]:
                 del self._polls[access.digest]
+
+    @contextmanager
+    def arrival(self) -> Iterator[Callable[[int], None]]:
+        """Hold place for a body that arrives; give what counts each piece of it, and raises StoreBusy if there is none.
+
+        Whoever sends much of many bodies and the rest of none would have all of them kept.
+        """
+        size, most = 0, max(self._limits.bodies, self._limits.body)
+
+        def grow(more: int) -> None:
+            nonlocal size
+            if size + more > SMALL and self.arriving + more > most:
+                raise StoreBusy("too many large bodies are arriving. Nothing was done.", hint="In a moment.")
+            size += more
+            self.arriving += more
+
+        try:
+            yield grow
+        finally:
+            self.arriving -= size

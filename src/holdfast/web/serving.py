@@ -263,11 +263,14 @@ def _demand_safe(listening: Listening, keyring: Keyring) -> None:
 
 
 def _most_connections(limits: Limits) -> int:
-    """Give how many connections there may be: fewer than the system would give descriptors for."""
+    """Give how many connections there may be: fewer than the system would give descriptors for.
+
+    Each may hold a second one, of the blob that it sends or fetches.
+    """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return limits.connections
-    return max(1, min(limits.connections, allowed - RESERVED))
+    return max(1, min(limits.connections, (allowed - RESERVED) // 2))
 
 
 def _listen(listening: Listening, store_url: str) -> socket.socket:

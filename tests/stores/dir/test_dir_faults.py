@@ -442,3 +442,23 @@ def test_no_two_steps_of_a_commit_are_exchanged():
         assert len(told) == 1
         assert max(at("sync_dir", "/tasks")) < told[0] < at("sync", "/feed/")[0]
         assert at("sync", "/feed/")[0] < at("unlink", "/intent/")[-1] == len(one) - 1
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["moved", "replaced"])
+def test_a_directory_moved_or_replaced_beneath_us_is_noticed_before_any_acknowledgement(tmp_path, replaced):
+    """Who opens the store by its name would find nothing of it, or another one."""
+    path = tmp_path / "store"
+    holder = Engine(DirStore.open(path), clock=ManualClock())
+    holder.submit(Enqueue(cmd="e1", jobs=(job("a"),)))
+    path.rename(tmp_path / "away")
+    if replaced:
+        DirStore.open(path).close()
+    for name in ("b", "c"):
+        with pytest.raises(StoreFailed, match="moved or replaced"):
+            holder.submit(Enqueue(jobs=(job(name),)))
+    holder.close()
+    store = DirStore.open(tmp_path / "away")
+    with store.read() as view:
+        assert view.get(Job, "a") is not None
+        assert view.get(Job, "c") is None
+    store.close()

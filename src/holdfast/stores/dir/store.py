@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +79,9 @@ class DirStore:
         readonly = lock is None
         self._path = path
         self._fs = Below(fs, "data")
+        #: Its directory as it was opened, and how it is found by its name.
+        self._root = fs.stat("")
+        self._look_up = partial(fs.stat, "")
         self._clock = clock
         self._readonly = readonly
         self._file_lock = lock
@@ -211,6 +215,7 @@ class DirStore:
                 reach("dir.renamed")
                 # With this the commit is made.
                 self._fs.sync_dir(INTENT)
+                self._see_that_it_is_ours()
                 took_s = self._clock.monotonic() - began
                 reach("dir.intended")
                 writing.apply(self._fs, plan.effects, self._noted)
@@ -247,6 +252,15 @@ class DirStore:
             self._fs.unlink(path_of(INTENT, intended.name))
         self._tidy(plan)
         reach("dir.committed")
+
+    def _see_that_it_is_ours(self) -> None:
+        """Notice a directory that was moved or replaced beneath us: who opens the store next would find another one."""
+        found, root = self._look_up(), self._root
+        if root is not None and (found is None or (found.inode, found.device) != (root.inode, root.device)):
+            raise StoreFailed(
+                f"{self._path} was moved or replaced while it was open. What was in flight is not acknowledged; "
+                "reopening shows whether it is there."
+            )
 
     def _tidy(self, plan: BatchPlan) -> None:
         """Remove what nothing counts any more: the next opening does it, where this does not."""
