@@ -155,6 +155,93 @@ def test_a_full_disk_is_told_and_reading_goes_on():
     assert [job.job_id for job in tables_of(engine.store)["jobs"]] == ["kept"]
 
 
+#: A disk that is full is tried again at once, for as long as it takes.
+PATIENT = JournalOptions(segment_bytes=4000, flush_after_s=None, full_retry_s=0.0, full_retries=1 << 60)
+
+
+@pytest.fixture
+def set_aside():
+    """An engine whose disk is full, in the middle of a commit that waits for room; and what becomes of that."""
+    fs, aside, told = SimFS(), threading.Event(), []
+    store = WalStore.open("store", fs=fs, clock=ManualClock(), options=PATIENT)
+    engine = Engine(store, clock=ManualClock())
+    put(engine, "kept")
+    engine.submit(Lease(worker_id="w"))
+    fs.fail("write", 1, errno.ENOSPC, times=None)
+
+    def wait_for_room():
+        commands = [
+            Complete(job_id="kept", token=1, result=msgspec.Raw(b"1")),
+            Enqueue(jobs=(NewJob(job_id="more", job_type="work", params=msgspec.Raw(b"{}")),)),
+        ]
+        try:
+            told.append(engine.submit_many(commands))
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            told.append(error)
+
+    waiting = threading.Thread(target=wait_for_room)
+    with listening("wal.set_aside", aside.set):
+        waiting.start()
+        aside.wait()
+    yield fs, engine, waiting, told
+    fs.heal()
+    waiting.join()
+    engine.close()
+
+
+def test_while_a_commit_waits_for_room_readers_see_what_is_durable_and_nobody_else_writes(set_aside):
+    fs, engine, waiting, told = set_aside
+    (job,) = tables_of(engine.store)["jobs"]
+    assert job.job_id == "kept"
+    assert job.status == "RUNNING"
+    assert tables_of(engine.store) == tables_of(opened(fs, readonly=True))
+    with pytest.raises(StoreFull, match="nothing was stored"), engine.store.write():
+        pass
+    with pytest.raises(StoreFull):
+        engine.store.snapshot()
+    assert not told
+    fs.heal()
+    waiting.join()
+    assert len(told[0]) == 2
+    assert {job.job_id: job.status for job in tables_of(engine.store)["jobs"]} == {
+        "kept": "COMPLETED",
+        "more": "QUEUED",
+    }
+    put(engine, "next")
+    assert tables_of(engine.store) == tables_of(opened(fs, readonly=True))
+    with engine.read() as view:
+        assert [job.job_id for job in view.queued("", "default")] == ["more", "next"]
+
+
+def test_a_commit_for_which_no_room_was_made_leaves_what_was_there(set_aside):
+    _fs, engine, waiting, told = set_aside
+    before = tables_of(engine.store)
+    engine.store.journal._commit._options = TINY  # its patience is over
+    waiting.join()
+    assert isinstance(told[0], StoreFull)
+    assert tables_of(engine.store) == before
+    with pytest.raises(StoreFailed, match="takes no more writes"):
+        put(engine, "later")
+
+
+def test_a_store_that_is_closed_while_a_commit_waits_for_room_waits_with_it(set_aside):
+    fs, engine, waiting, told = set_aside
+    closing = threading.Thread(target=engine.store.close)
+    closing.start()
+    fs.heal()
+    waiting.join()
+    closing.join()
+    assert len(told[0]) == 2
+    assert [job.job_id for job in tables_of(opened(fs.reboot()))["jobs"]] == ["kept", "more"]
+
+
+def test_a_blob_that_a_commit_names_while_it_waits_for_room_is_not_taken_for_forgotten(set_aside):
+    _fs, engine, _waiting, _told = set_aside
+    forgotten = []
+    engine.store._each_unnamed(["0" * 64], forgotten.append)
+    assert not forgotten
+
+
 def test_an_interrupted_commit_is_settled_before_the_interruption_goes_on():
     fs = SimFS()
     engine = Engine(opened(fs), clock=ManualClock())

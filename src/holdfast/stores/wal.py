@@ -1,7 +1,8 @@
 """`wal:` — the tables of `memory:`, folded from a journal. One process, one fsync per batch.
 
 Order of a commit: decide and fold under the lock → append all groups → sync → publish. If the sync fails, the batch is
-undone before anyone can read it and the store takes no more writes; what the disk holds is known after reopening.
+undone before anyone can read it and the store takes no more writes; what the disk holds is known after reopening. While
+the disk is full the batch is set aside: readers see what is durable, and nobody else writes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,9 +28,10 @@ from holdfast.errors import (
     StoreClosed,
     StoreError,
     StoreFailed,
+    StoreFull,
     StoreReadOnly,
 )
-from holdfast.journal import Journal, JournalOptions, Loaded
+from holdfast.journal import Journal, JournalOptions, Loaded, Ticket
 from holdfast.journal.fs import FS, OsFS
 from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
@@ -64,8 +66,18 @@ from holdfast.stores.tables import Tables
 
 log = logging.getLogger("holdfast.stores.wal")
 
+#: Seconds that a commit waits for the disk before it looks whether that is full, and then between two looks.
+LOOK_S: Final = 0.25
 #: Bytes an encoded event may have, so that its line with all around it stays below the journal's 16 MiB.
 MAX_EVENT: Final = 15 * 1024 * 1024
+
+
+class _Group(NamedTuple):
+    """What one command has changed, and when."""
+
+    events: Sequence[Event]
+    encoded: list[bytes]
+    ts: Timestamp
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,8 @@ class WalStore:
         #: Number of the last event for the feed: the journal's own notes come after it, and nobody waits for them.
         self._last_event = 0
         self._failure: StoreError | None = None
+        #: A batch is set aside until there is room for it.
+        self._is_full = False
         self._closed = False
         self._readonly = readonly
         clock, fs = clock or SystemClock(), journal.fs
@@ -184,11 +198,11 @@ class WalStore:
         """Open a batch; left normally, it is durable."""
         with self._lock:
             self._demand_writable()
-            groups: list[tuple[list[bytes], Timestamp]] = []
+            groups: list[_Group] = []
 
             def keep(events: Sequence[Event], first: int, ts: Timestamp) -> None:
                 del first
-                groups.append(([_encoded(event) for event in events], ts))
+                groups.append(_Group(events, [_encoded(event) for event in events], ts))
 
             self._tables.begin(keep)
             try:
@@ -204,24 +218,24 @@ class WalStore:
                 if self.journal.is_checkpoint_due():
                     self._checkpoint()
 
-    def _commit(self, groups: list[tuple[list[bytes], Timestamp]]) -> None:
+    def _commit(self, groups: list[_Group]) -> None:
         """Append all groups and wait until they are on disk; on failure take everything back."""
         interruption: BaseException | None = None
         try:
-            at, last = moment(groups[0][1]), groups[0][1]
-            for events, ts in groups:
-                if ts != last:
-                    at, last = moment(ts), ts
-                ticket = self.journal.append(events, ts=at, v=SCHEMA_VERSION)
+            at, last = moment(groups[0].ts), groups[0].ts
+            for group in groups:
+                if group.ts != last:
+                    at, last = moment(group.ts), group.ts
+                ticket = self.journal.append(group.encoded, ts=at, v=SCHEMA_VERSION)
             self._demand_same_seq(ticket.last_seq)
             reach("wal.appended")
             try:
-                ticket.wait()
+                self._settle(ticket, groups)
             except StoreError:
                 raise
             except BaseException as error:  # noqa: BLE001 - an interrupted wait is repeated: half a commit is none
                 interruption = error
-                ticket.wait()
+                self._settle(ticket, groups)
         except BaseException as error:
             self._tables.undo()
             self._failure = (
@@ -235,6 +249,28 @@ class WalStore:
         reach("wal.synced")
         if interruption is not None:
             raise interruption
+
+    def _settle(self, ticket: Ticket, groups: Sequence[_Group]) -> None:
+        """Wait until a batch is durable; aside, if that takes until somebody has made room."""
+        while True:
+            try:
+                return ticket.wait(LOOK_S)
+            except TimeoutError:
+                if self.journal.stats().state == "full":
+                    break
+        self._tables.undo()
+        self._is_full = True
+        reach("wal.set_aside")
+        try:
+            while not ticket.done():
+                self._added.wait(LOOK_S)  # lets others have the lock meanwhile
+        finally:
+            self._is_full = False
+            # As it was: nobody else has written. Should there be no room after all, it is taken back as any other.
+            self._tables.begin(lambda _events, _first, _ts: None)
+            for group in groups:
+                self._tables.add(group.events, group.ts)
+        return ticket.wait()
 
     def _demand_same_seq(self, logged: int) -> None:
         if logged != self._tables.seq:
@@ -328,6 +364,8 @@ class WalStore:
     def _each_unnamed(self, digests: Collection[str], action: Callable[[str], None]) -> None:
         """Do something with each blob that no record names, while nobody can begin to name it."""
         with self._lock:
+            if self._is_full:
+                return  # what is set aside may name it
             for digest in digests:
                 if not self._tables.names(digest):
                     action(digest)
@@ -342,6 +380,11 @@ class WalStore:
             raise StoreReadOnly(f"{self._path} was opened for reading; nothing was stored.")
         if self._failure is not None:
             raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
+        if self._is_full:
+            raise StoreFull(
+                f"{self._path}: the disk is full; nothing was stored.",
+                hint="Free some space: writing goes on by itself.",
+            )
 
 
 def _gone(first: int) -> InvalidValue:
