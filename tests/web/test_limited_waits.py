@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from coordinators import running
@@ -76,10 +77,15 @@ def test_so_does_who_awaits(hf, proxy, clock, kind):
     _, wait = handles(hf)[kind]
     proxy.refuse()
     began = clock.monotonic()
-    with listening("http.again", lambda: clock.advance(STEP_S)), pytest.raises(StoreBusy, match=proxy.url):
+
+    def again():
+        # The lookout has begun to ask, too, and it is patient: how often, only the machine knows.
+        if threading.current_thread().name != "holdfast-lookout":
+            clock.advance(STEP_S)
+
+    with listening("http.again", again), pytest.raises(StoreBusy, match=proxy.url):
         asyncio.run(wait(timeout=LIMIT_S))
-    # The lookout has begun to ask, too, and it is patient; both move the clock.
-    assert clock.monotonic() - began <= 2 * LIMIT_S + STEP_S
+    assert clock.monotonic() - began == LIMIT_S
 
 
 def test_a_coordinator_that_goes_away_while_one_waits_changes_nothing_about_the_limit(hf, proxy, clock):
