@@ -109,6 +109,27 @@ def test_what_a_payload_says_is_its_owners():
     demand_fields(body.replace('"job_id"', '"job\\u005fid"').encode(), Commands)
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"commands":[],"\xff":1}', ""),
+        (
+            b'{"commands":[{"command":"cancel","job_id":"a","job_id":"b"},{"command":"enqueue","jobs":[JOB]}]}',
+            "commands[0].job_id",
+        ),
+    ],
+)
+def test_what_is_no_text_is_refused_as_anything_else(body, field):
+    job = b'{"job_id":"a","job_type":"t","params":{"x":"\xff"}}'
+    with pytest.raises(InvalidValue, match="Nothing was done") as refused:
+        demand_fields(body.replace(b"JOB", job), Commands)
+    assert refused.value.facts["field"] == field
+
+
+def test_what_a_payload_says_is_not_read_here_though_it_is_no_text():
+    demand_fields(b'{"commands":[{"command":"enqueue","jobs":[{"job\\u005fid":"a","params":{"x":"\xff"}}]}]}', Commands)
+
+
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
 

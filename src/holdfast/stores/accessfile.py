@@ -62,7 +62,7 @@ def read(path: Path) -> list[Access]:
         )
     try:
         return [_checked(access) for access in _read(content).accesses]
-    except (msgspec.DecodeError, RecursionError, InvalidValue) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidValue) as problem:
         why = str(problem).rstrip(".")
         raise InvalidValue(f"{path}: {why}. It was not used.", file=str(path)) from problem
 

@@ -13,16 +13,30 @@ from collections.abc import Iterator
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from holdfast.errors import InvalidValue
 from holdfast.version import __version__
 
+T = TypeVar("T")
+
 _PATH = re.compile(r"^(?P<said>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"field `(?P<name>[^`]+)`")
 _encode = msgspec.json.Encoder().encode
+
+
+def read_as(raw: bytes, kind: type[T]) -> T:
+    """Read a body as a kind. Raises InvalidValue, with the path of the field, for what is none or says more."""
+    try:
+        found = msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as problem:
+        raise misread("the body", problem) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise _no_json(problem) from None
+    demand_fields(raw, kind)
+    return found
 
 
 def demand_fields(raw: bytes, kind: Any) -> None:
@@ -36,6 +50,8 @@ def demand_fields(raw: bytes, kind: Any) -> None:
             problem,
             hint=f"Is it misspelt? This coordinator is version {__version__}; a newer one may know it.",
         ) from None
+    except UnicodeDecodeError as problem:  # the name of a field: one that is not known is passed over before
+        raise _no_json(problem) from None
     # Written again it is as long as it was, unless something was said twice, or with spaces or escapes between values.
     # So what is written tightly, as our own stores do it, is read no third time.
     if len(_encode(named)) == len(raw):
@@ -59,6 +75,10 @@ def misread(where: str, problem: msgspec.ValidationError, hint: str = "") -> Inv
         hint=hint,
         field=field[:200],
     )
+
+
+def _no_json(problem: Exception) -> InvalidValue:
+    return InvalidValue(f"the body is not JSON: {problem}. Nothing was done.", field="")
 
 
 # --- twins ------------------------------------------------------------------------------------------------------------
@@ -112,8 +132,9 @@ class _Object(list[tuple[str, Any]]):
 
 def _pairs(raw: bytes) -> Any:
     try:
-        # Numbers stay texts: their values are nobody's business here, and they may have more digits than are read.
-        return json.loads(raw, object_pairs_hook=_Object, parse_int=str, parse_float=str)
+        # Numbers stay texts: values are nobody's business here. They may have more digits than are read, and what a
+        # payload says need not be a text at all.
+        return json.loads(raw.decode(errors="replace"), object_pairs_hook=_Object, parse_int=str, parse_float=str)
     except RecursionError:
         raise InvalidValue("the body is nested too deeply. Nothing was done.", field="") from None
 
