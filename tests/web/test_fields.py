@@ -190,3 +190,9 @@ def test_what_a_look_up_is_given_is_said_once_too(coordinator):
     sent = b'{"look": "get", "given": {"kind": "jobs", "key": "a", "key": "b"}}'
     answer = httpx2.post(f"{coordinator.url}/api/v1/look", content=sent)
     assert (answer.status_code, answer.json()["facts"]["field"]) == (422, "key")
+
+
+@pytest.mark.parametrize("given", [b'{"kind": "jobs", "key": "\xff"}', b'{"kind": "jobs", "key": "a", "\xff": 1}'])
+def test_what_a_look_up_is_given_that_is_no_text_is_refused(coordinator, given):
+    answer = httpx2.post(f"{coordinator.url}/api/v1/look", content=b'{"look": "get", "given": ' + given + b"}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
