@@ -50,7 +50,7 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at: Timestamp | None
 
 
-#: `used`: slots that are taken. `jobs`: what it holds, oldest lease first. Both null for who may not read jobs.
+#: `used`: slots that are taken. `jobs`: what it holds, oldest lease first. Both null for who may not read everything.
 WorkerRow = shown("WorkerRow", WorkerInfo, used=int | None, jobs=list[HeldJob] | None)
 
 
