@@ -78,6 +78,10 @@ class Muster:
 
     def know(self, worker: WorkerInfo) -> None:
         """Hear of a worker that says nothing of itself."""
+        with self._lock:
+            before = self._terse.get(worker.worker_id)
+        if before is not None and before.namespace != worker.namespace:
+            self._roster.drop(worker.worker_id)  # with what was wished of that one
         self._write(worker, is_terse=True)
 
     def _write(self, worker: WorkerInfo, *, is_terse: bool = False) -> None:
