@@ -93,6 +93,8 @@ def test_what_is_not_known_is_refused_with_its_path(body, kind, field):
             "commands[0].members[1].job_id",
         ),
         ('{"lease":{"command":"lease","n":1,"n":2}}', LeaseWish, "lease.n"),
+        # Without its kind, which need not be said here: as long as one that says it, and another thing once.
+        ('{"lease":{"worker_id":"abc","worker_id":"xyz"}}', LeaseWish, "lease.worker_id"),
         ('{"lines":[["r",{"text":"a","text":"b"}]]}', Lines, "lines[0][1].text"),
     ],
 )
