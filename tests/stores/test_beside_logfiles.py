@@ -85,6 +85,15 @@ def test_whoever_follows_reads_what_is_new(logs, disk):
         assert sum(disk.sizes) < 1000
 
 
+def test_whoever_follows_after_a_restart_has_the_log_read_once(logs, disk, tmp_path):
+    add(logs, *("x" * 1000 for _ in range(500)))
+    again = FileLogs(disk, str(tmp_path))
+    assert again.read(RUN, 500) == []
+    disk.sizes.clear()
+    assert again.read(RUN, 500) == []
+    assert sum(disk.sizes) < 1000
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 @pytest.mark.parametrize("piece", [1, 7, PIECE])
 def test_pages_of_any_size_in_pieces_of_any_size_say_the_same(logs, monkeypatch, limit, piece):

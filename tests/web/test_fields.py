@@ -93,6 +93,8 @@ def test_what_is_not_known_is_refused_with_its_path(body, kind, field):
             "commands[0].members[1].job_id",
         ),
         ('{"lease":{"command":"lease","n":1,"n":2}}', LeaseWish, "lease.n"),
+        # Without its kind, which need not be said here: as long as one that says it, and another thing once.
+        ('{"lease":{"worker_id":"abc","worker_id":"xyz"}}', LeaseWish, "lease.worker_id"),
         ('{"lines":[["r",{"text":"a","text":"b"}]]}', Lines, "lines[0][1].text"),
     ],
 )
@@ -107,6 +109,27 @@ def test_what_a_payload_says_is_its_owners():
     demand_fields(body.encode(), Commands)
     demand_fields(body.replace(":", " : ").encode(), Commands)
     demand_fields(body.replace('"job_id"', '"job\\u005fid"').encode(), Commands)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"commands":[],"\xff":1}', ""),
+        (
+            b'{"commands":[{"command":"cancel","job_id":"a","job_id":"b"},{"command":"enqueue","jobs":[JOB]}]}',
+            "commands[0].job_id",
+        ),
+    ],
+)
+def test_what_is_no_text_is_refused_as_anything_else(body, field):
+    job = b'{"job_id":"a","job_type":"t","params":{"x":"\xff"}}'
+    with pytest.raises(InvalidValue, match="Nothing was done") as refused:
+        demand_fields(body.replace(b"JOB", job), Commands)
+    assert refused.value.facts["field"] == field
+
+
+def test_what_a_payload_says_is_not_read_here_though_it_is_no_text():
+    demand_fields(b'{"commands":[{"command":"enqueue","jobs":[{"job\\u005fid":"a","params":{"x":"\xff"}}]}]}', Commands)
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------
@@ -169,3 +192,9 @@ def test_what_a_look_up_is_given_is_said_once_too(coordinator):
     sent = b'{"look": "get", "given": {"kind": "jobs", "key": "a", "key": "b"}}'
     answer = httpx2.post(f"{coordinator.url}/api/v1/look", content=sent)
     assert (answer.status_code, answer.json()["facts"]["field"]) == (422, "key")
+
+
+@pytest.mark.parametrize("given", [b'{"kind": "jobs", "key": "\xff"}', b'{"kind": "jobs", "key": "a", "\xff": 1}'])
+def test_what_a_look_up_is_given_that_is_no_text_is_refused(coordinator, given):
+    answer = httpx2.post(f"{coordinator.url}/api/v1/look", content=b'{"look": "get", "given": ' + given + b"}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")

@@ -118,6 +118,7 @@ SPOILS = {
     "cut": lambda file: file.write_text("{"),
     "deep": lambda file: file.write_text('{"accesses": [], "x": ' + "[" * 100_000),
     "pipe": pipe,
+    "bytes": lambda file: file.write_bytes(file.read_bytes().replace(b'"ci"', b'"c\xff"')),
     # Whoever showed any token was answered with a fault of ours; text that is no time was one that never comes.
     "digest": edited(digest="é" * 64),
     "time": edited(expires_at="tomorrow"),

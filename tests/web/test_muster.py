@@ -110,6 +110,19 @@ def test_a_worker_of_few_words_is_kept_alive_by_its_calls_and_written_down_now_a
     assert roster.all()[0].state is WorkerState.READY
 
 
+def test_the_name_of_a_worker_of_few_words_that_is_lost_is_free_for_another_one(roster, clock):
+    muster = Muster(roster, 3, NOTE)
+    assert heard(muster, clock, namespace="mine")
+    assert roster.ask("a", Wish.STOP)
+    clock.advance(LOST_S)
+    assert not heard(muster, clock, namespace="theirs")
+    clock.advance(1)
+    assert heard(muster, clock, namespace="theirs")
+    (known,) = roster.all()
+    assert (known.namespace, known.started_at) == ("theirs", stamp(clock.now()))
+    assert roster.wish("a") is None, "that was wished of the other one"
+
+
 def test_what_a_worker_says_of_itself_counts_and_not_what_it_asks_for(roster, clock):
     muster = Muster(roster, 3, NOTE)
     muster.note(worker("a", clock))

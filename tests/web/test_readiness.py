@@ -8,7 +8,7 @@ from coordinators import running
 from rawhttp import head, say
 
 from holdfast.errors import StoreFull
-from holdfast.model.commands import PauseQueue
+from holdfast.model.commands import Cancel, Lease, PauseQueue
 from holdfast.model.times import moment
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.wal import WalStore
@@ -54,6 +54,18 @@ def test_it_is_not_ready_while_there_is_no_room_and_ready_when_a_command_has_fou
         # Whoever sends nothing to what is not ready would never learn that there is room.
         clock.advance(FULL_S)
         assert readiness(serving.url) == (200, b"ready\n")
+        store.close()
+
+
+def test_a_command_that_needs_no_room_does_not_make_a_full_disk_ready(full):
+    with running("memory:", clock=ManualClock(moment("2026-01-06T10:15:30.000000Z"))) as serving:
+        store = HttpStore.open(serving.url, patience_s=0)
+        full["full"] = True
+        with pytest.raises(Exception, match="no room"):
+            store.decide([PauseQueue(queue="q")])
+        full["full"] = False
+        store.decide([Lease(worker_id="idle"), Cancel(job_id="none")])
+        assert readiness(serving.url) == (503, b"full\n")
         store.close()
 
 

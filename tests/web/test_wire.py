@@ -52,6 +52,27 @@ def test_a_lease_sent_again_gives_what_it_gave(api):
     assert [grant["token"] for grant in first] == [grant["token"] for grant in second]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"worker_id": ""},
+        {"worker_id": "\x1b[31mred"},
+        {"worker_id": "x" * 300},
+        {"n": -5},
+        {"lease_s": -1},
+        {"queues": []},
+        {"queues": ["\0"]},
+        {"job_types": [""]},
+        {"namespace": "\1"},
+    ],
+)
+def test_whose_lease_is_refused_is_not_known_by_it(api, asked):
+    before = api.get("/workers").json()
+    refused = api.post("/lease", json={"lease": {"command": "lease", "worker_id": "odd", **asked}})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_value")
+    assert api.get("/workers").json() == before
+
+
 def test_a_worker_that_says_nothing_of_itself_is_known_by_what_it_asks_for(api):
     for name in ("first", "second"):
         enqueue(api, name, "terse")

@@ -87,8 +87,7 @@ class Counts:
                     for grant in outcome.grants:
                         if grant.token in granted:  # else it is told again what was granted before, or just now
                             granted.remove(grant.token)
-                            due = max(grant.job.created_at, grant.job.not_before or grant.job.created_at)
-                            self.wait_seconds.add(max(0.0, seconds_between(due, commit.now)))
+                            self.wait_seconds.add(max(0.0, seconds_between(grant.job.due_at, commit.now)))
 
     def refused(self, refusal: Refusal) -> None:
         """Count a command that was refused before it came to a commit."""

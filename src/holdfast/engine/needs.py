@@ -95,7 +95,7 @@ def unserved(view: View, now: Timestamp, workers: Sequence[WorkerInfo]) -> Itera
             continue
         tasks: dict[str, list[str]] = {}
         for job in islice(view.ready(count.namespace, (count.queue,), None, now), LOOKED_AT):
-            if max(job.created_at, job.not_before or job.created_at) <= until:
+            if job.due_at <= until:
                 tasks.setdefault(job.job_type, []).append(job.job_id)
         serving = [one for one in live if one.namespace == count.namespace and count.queue in one.queues]
         space = f" of namespace {count.namespace}" if count.namespace else ""

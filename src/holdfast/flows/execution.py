@@ -441,7 +441,7 @@ class Execution:
             with inside():
                 self._loop.cancel_leftovers()
         self._loop.close()
-        if self._program is not None and self.definition.is_blocking:
+        if self._program is not None:
             self._program.evict()
 
     # --- differences --------------------------------------------------------------------------------------------------

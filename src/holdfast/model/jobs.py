@@ -180,6 +180,11 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
 
     @property
+    def due_at(self) -> Timestamp:
+        """Since when it could run: from its own time on, if it has one."""
+        return max(self.created_at, self.not_before or self.created_at)
+
+    @property
     def has_ended(self) -> bool:
         """Tell whether the status will never change again."""
         return self.status in ENDED

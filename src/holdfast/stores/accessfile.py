@@ -62,9 +62,13 @@ def read(path: Path) -> list[Access]:
         )
     try:
         return [_checked(access) for access in _read(content).accesses]
-    except (msgspec.DecodeError, RecursionError, InvalidValue) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidValue) as problem:
         why = str(problem).rstrip(".")
-        raise InvalidValue(f"{path}: {why}. It was not used.", file=str(path)) from problem
+        raise InvalidValue(
+            f"{path}: {why}. It was not used.",
+            hint="Mend it, or remove it and make the access tokens anew: `holdfast access add`.",
+            file=str(path),
+        ) from problem
 
 
 def _warily(path: str, flags: int) -> int:

@@ -11,9 +11,8 @@ from itertools import islice
 
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp
-from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.ordered import OrderedSet, TimeKey
 
-DueKey = tuple[Timestamp, str]
 #: Namespace, queue, and whether they failed.
 Kind = tuple[str, str, bool]
 
@@ -22,7 +21,7 @@ class EndedJobs:
     """The ended jobs of each queue, in the order they ended."""
 
     def __init__(self) -> None:
-        self._orders: dict[Kind, OrderedSet[DueKey]] = {}
+        self._orders: dict[Kind, OrderedSet[TimeKey]] = {}
 
     def add(self, job: Job) -> None:
         """Note a job, if it has ended."""
@@ -42,7 +41,7 @@ class EndedJobs:
 
     def fill(self, jobs: Iterable[Job]) -> None:
         """Note many jobs by sorting once."""
-        found: dict[Kind, list[DueKey]] = {}
+        found: dict[Kind, list[TimeKey]] = {}
         for job in jobs:
             if job.finished_at is not None and job.group_id is None:
                 found.setdefault(_kind(job), []).append((job.finished_at, job.job_id))
@@ -59,7 +58,7 @@ class EndedJobs:
                 return
             yield job_id
 
-    def beyond(self, kind: Kind, keep: int) -> DueKey | None:
+    def beyond(self, kind: Kind, keep: int) -> TimeKey | None:
         """Give the place of the newest job that is not among the `keep` newest, or None."""
         order = self._orders.get(kind)
         excess = 0 if order is None else len(order) - keep

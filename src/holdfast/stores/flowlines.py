@@ -30,12 +30,11 @@ from holdfast.model.instances import (
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.times import Timestamp
 from holdfast.rules.state import Lane
-from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.ordered import OrderedSet, TimeKey
 from holdfast.stores.protocol import FlowTotals, InstanceQuery, MailTotals, StartQuery
 
 K = TypeVar("K")
 V = TypeVar("V")
-DueKey = tuple[Timestamp, str]
 #: The place of a message.
 Place = tuple[Timestamp, int]
 
@@ -57,7 +56,7 @@ class _Mailbox:
 class Flowlines:
     """Who has mail, who is at work on it, and what they remember."""
 
-    def __init__(self, due: Mapping[Lane, OrderedSet[DueKey]]) -> None:
+    def __init__(self, due: Mapping[Lane, OrderedSet[TimeKey]]) -> None:
         self._due = due
         self._mail: dict[str, _Mailbox] = {}
         #: The first visible message of each instance that can be fetched, and where each stands.

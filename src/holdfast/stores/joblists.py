@@ -9,14 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
-from holdfast.model.times import Timestamp
 from holdfast.stores.idsets import IdSets
-from holdfast.stores.ordered import OrderedSet, order_of
+from holdfast.stores.ordered import BEYOND, OrderedSet, TimeKey, order_of
 from holdfast.stores.protocol import QueueCount
-
-DueKey = tuple[Timestamp, str]
-
-_BEYOND = "\U0010ffff"
 
 
 class JobLists:
@@ -24,9 +19,9 @@ class JobLists:
 
     def __init__(self) -> None:
         #: By namespace, in the order of creation.
-        self._created: dict[str, OrderedSet[DueKey]] = {}
+        self._created: dict[str, OrderedSet[TimeKey]] = {}
         #: The same of those that an access token submitted, by namespace and its name: most may be others'.
-        self._submitted: dict[tuple[str, str], OrderedSet[DueKey]] = {}
+        self._submitted: dict[tuple[str, str], OrderedSet[TimeKey]] = {}
         self._ended: IdSets[tuple[str, JobStatus], JobId] = IdSets()
         self._counts: dict[tuple[str, str, JobStatus], int] = {}
 
@@ -48,8 +43,8 @@ class JobLists:
 
     def fill(self, jobs: Iterable[Job]) -> None:
         """List many jobs by sorting once."""
-        created: dict[str, list[DueKey]] = {}
-        submitted: dict[tuple[str, str], list[DueKey]] = {}
+        created: dict[str, list[TimeKey]] = {}
+        submitted: dict[tuple[str, str], list[TimeKey]] = {}
         for job in jobs:
             listed = created.get(job.namespace)
             if listed is None:
@@ -74,11 +69,11 @@ class JobLists:
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
-    def newest(self, namespace: str, submitted_by: str | None, before: DueKey | None) -> Iterator[DueKey] | None:
+    def newest(self, namespace: str, submitted_by: str | None, before: TimeKey | None) -> Iterator[TimeKey] | None:
         """Walk the jobs of a namespace, or what somebody submitted to it, newest first; None: there is none."""
         by = submitted_by
         order = self._created.get(namespace) if by is None else self._submitted.get((namespace, by))
-        return None if order is None else order.walk(before or (_BEYOND,), backwards=True)
+        return None if order is None else order.walk(before or (BEYOND,), backwards=True)
 
     def few(self, namespace: str, status: JobStatus, limit: int) -> Sequence[str] | None:
         """Give those that ended so if they are not more than that, else None."""

@@ -15,15 +15,12 @@ from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.records import DoneCommand, HeldKey, Record, key_of
 from holdfast.model.reservations import Reservation
 from holdfast.model.schedules import Schedule
-from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery
 from holdfast.rules.state import Lane
-from holdfast.stores.ordered import OrderedSet
-
-DueKey = tuple[Timestamp, str]
+from holdfast.stores.ordered import OrderedSet, TimeKey
 
 
-class Lanes(dict[Lane, OrderedSet[DueKey]]):
+class Lanes(dict[Lane, OrderedSet[TimeKey]]):
     """Lane → its keys by time."""
 
     def __init__(self) -> None:
@@ -51,9 +48,9 @@ class Lanes(dict[Lane, OrderedSet[DueKey]]):
 
     def fill(self, jobs: Collection[Job], waiting: Collection[JobId]) -> None:
         """Note the times of many jobs by sorting once. Lanes of jobs alone: nobody else has put anything there."""
-        delayed: list[DueKey] = []
-        ttl: list[DueKey] = []
-        leases: list[DueKey] = []
+        delayed: list[TimeKey] = []
+        ttl: list[TimeKey] = []
+        leases: list[TimeKey] = []
         for job in jobs:
             if job.status is JobStatus.QUEUED:
                 if job.not_before is not None and job.job_id not in waiting:

@@ -10,8 +10,14 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from holdfast.model.times import Timestamp
+
 K = TypeVar("K", bound=tuple[Any, ...])
 N = TypeVar("N")
+#: The form that most of them have: a time, and the id of what it belongs to.
+TimeKey = tuple[Timestamp, str]
+#: Behind every time and every id.
+BEYOND = "\U0010ffff"
 
 #: Keys in a chunk before it is split. Long enough to keep the list of chunks short, short enough to insert cheaply.
 CHUNK = 512

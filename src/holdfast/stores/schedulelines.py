@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from holdfast.model.records import Key, key_of
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
-from holdfast.model.times import Timestamp
 from holdfast.rules.state import Lane
 from holdfast.stores.idsets import IdSets
-from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.ordered import OrderedSet, TimeKey
 
 
 class ScheduleLines:
     """What has a name beside its id, and the schedules that wait for their time."""
 
-    def __init__(self, due: Mapping[Lane, OrderedSet[tuple[Timestamp, str]]]) -> None:
+    def __init__(self, due: Mapping[Lane, OrderedSet[TimeKey]]) -> None:
         self._due = due
         #: Kind → (namespace, name) → key.
         self._names: dict[type, dict[tuple[str, str], Key]] = {Template: {}, Schedule: {}}

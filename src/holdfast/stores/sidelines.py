@@ -16,19 +16,16 @@ from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus, Webhook
 from holdfast.rules.order import member_place
 from holdfast.rules.state import Lane
-from holdfast.stores.ordered import OrderedSet
+from holdfast.stores.ordered import BEYOND, OrderedSet, TimeKey
 
 K = TypeVar("K")
 V = TypeVar("V")
-DueKey = tuple[Timestamp, str]
-
-_BEYOND = "\U0010ffff"
 
 
 class Sidelines:
     """Who holds which queue, who belongs to which group, who wants to be told."""
 
-    def __init__(self, due: Mapping[Lane, OrderedSet[DueKey]]) -> None:
+    def __init__(self, due: Mapping[Lane, OrderedSet[TimeKey]]) -> None:
         self._due = due
         #: (namespace, queue) → its ACTIVE reservation, and its RUNNING direct job.
         self._reserved: dict[tuple[str, str], Reservation] = {}
@@ -39,11 +36,11 @@ class Sidelines:
         #: Groups with members that have not ended.
         self._live: set[str] = set()
         #: Namespace → its groups in the order of creation.
-        self._created: dict[str, OrderedSet[DueKey]] = {}
+        self._created: dict[str, OrderedSet[TimeKey]] = {}
         #: Namespace → its enabled webhooks by id.
         self._webhooks: dict[str, dict[str, Webhook]] = {}
         #: Webhook → its deliveries by creation.
-        self._deliveries: dict[str, OrderedSet[DueKey]] = {}
+        self._deliveries: dict[str, OrderedSet[TimeKey]] = {}
 
     # --- following changes ------------------------------------------------------------------------------------------
 
@@ -154,10 +151,10 @@ class Sidelines:
         """Give the ids of the groups that have members and have not ended, in order."""
         return sorted(self._live)
 
-    def groups(self, namespace: str, before: DueKey | None) -> Iterator[str]:
+    def groups(self, namespace: str, before: TimeKey | None) -> Iterator[str]:
         """Walk the ids of the groups of a namespace, newest first, below a place."""
         created = self._created.get(namespace)
-        return iter(()) if created is None else (key[1] for key in created.walk(before or (_BEYOND,), backwards=True))
+        return iter(()) if created is None else (key[1] for key in created.walk(before or (BEYOND,), backwards=True))
 
     def webhooks(self, namespace: str) -> Sequence[Webhook]:
         """Give the enabled webhooks of a namespace, by id."""
@@ -167,7 +164,7 @@ class Sidelines:
     def deliveries(self, webhook_id: str) -> Iterator[str]:
         """Walk the deliveries of a webhook, newest first."""
         made = self._deliveries.get(webhook_id)
-        return iter(()) if made is None else (key[1] for key in made.walk((_BEYOND,), backwards=True))
+        return iter(()) if made is None else (key[1] for key in made.walk((BEYOND,), backwards=True))
 
 
 def _reservation_lane(reservation: Reservation) -> Lane:

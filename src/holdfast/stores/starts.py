@@ -9,10 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.model.jobs import Run
 from holdfast.model.times import Timestamp
-from holdfast.stores.ordered import OrderedSet
-
-#: Behind every id.
-_BEYOND = "\U0010ffff"
+from holdfast.stores.ordered import BEYOND, OrderedSet
 
 
 class Starts:
@@ -62,4 +59,4 @@ class Starts:
     def walk(self, namespace: str, queue: str, limit_key: str | None, after: Timestamp) -> Iterator[Timestamp]:
         """Walk the starts after a time, earliest first."""
         starts = self._queues.get((namespace, queue), {}).get(limit_key)
-        return (when for when, _ in starts.walk((after, _BEYOND))) if starts else iter(())
+        return (when for when, _ in starts.walk((after, BEYOND))) if starts else iter(())

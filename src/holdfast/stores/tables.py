@@ -42,6 +42,7 @@ from holdfast.stores.ended import EndedJobs
 from holdfast.stores.flowlines import Flowlines
 from holdfast.stores.joblists import JobLists
 from holdfast.stores.lanes import Lanes, kind_of
+from holdfast.stores.ordered import TimeKey
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, QueueCount
 from holdfast.stores.queuelines import QueueLines
 from holdfast.stores.runlines import RunLines
@@ -52,7 +53,6 @@ from holdfast.stores.tasklines import TaskLines
 
 R = TypeVar("R", bound=Record)
 Named = TypeVar("Named", Template, Schedule)
-DueKey = tuple[Timestamp, str]
 
 #: So many jobs of one status are sorted for a list; more are met soon enough on the way through all.
 FEW = 5_000
@@ -392,7 +392,7 @@ class Tables(Flowlines):
         """Walk the ended jobs of a queue, earliest end first."""
         return (self._job(job_id) for job_id in self._ended.walk((namespace, queue, failed), until))
 
-    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> DueKey | None:
+    def ended_beyond(self, namespace: str, queue: str, *, failed: bool, keep: int) -> TimeKey | None:
         """Give the end and the id of the newest ended job beyond the `keep` newest, or None."""
         return self._ended.beyond((namespace, queue, failed), keep)
 
@@ -403,7 +403,7 @@ class Tables(Flowlines):
 
     def jobs(self, query: JobQuery) -> Sequence[Job]:
         """Give the matching jobs, newest first."""
-        keys: Iterable[DueKey] | None = self._lists.newest(query.namespace, query.submitted_by, query.before)
+        keys: Iterable[TimeKey] | None = self._lists.newest(query.namespace, query.submitted_by, query.before)
         if keys is None:
             return []
         if query.status is not None:

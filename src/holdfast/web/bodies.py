@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import wraps
 from typing import TypeVar
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.stores.http.packing import unpacked
 from holdfast.stores.http.wire import encode
-from holdfast.web.fields import demand_fields, misread
+from holdfast.web.fields import read_as
 from holdfast.web.guard import limits_for, quotas_for
 
 T = TypeVar("T")
@@ -63,15 +62,7 @@ async def pieces_of(request: Request, most: int) -> AsyncIterator[bytes]:
 
 async def decoded(request: Request, kind: type[T]) -> T:
     """Read a body as one struct. Raises InvalidValue, with the path of the field, for what is none or says more."""
-    raw = await body_of(request)
-    try:
-        found = msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as problem:
-        raise misread("the body", problem) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise InvalidValue(f"the body is not JSON: {problem}. Nothing was done.", field="") from None
-    demand_fields(raw, kind)
-    return found
+    return read_as(await body_of(request), kind)
 
 
 def answer(content: object, status: int = 200) -> Response:

@@ -95,4 +95,4 @@ def _segment(name: str) -> str:
 
 def _oldest_due(view: View, count: QueueCount, now: Timestamp) -> Timestamp | None:
     ready = islice(view.ready(count.namespace, (count.queue,), None, now), HEAD)
-    return min((max(job.created_at, job.not_before or job.created_at) for job in ready), default=None)
+    return min((job.due_at for job in ready), default=None)

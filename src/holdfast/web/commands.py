@@ -9,9 +9,10 @@ from starlette.responses import Response
 from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.model.commands import Lease
 from holdfast.model.outcomes import Refusal
+from holdfast.rules.values import problem_with
 from holdfast.stores.http.wire import LONGEST_WAIT_S, MOST_COMMANDS, Commands, LeaseWish, Outcomes
 from holdfast.web.bodies import answer, asks, decoded
-from holdfast.web.coordinator import coordinator_of
+from holdfast.web.coordinator import Coordinator, coordinator_of
 from holdfast.web.guard import access_of
 from holdfast.web.leaving import while_there
 
@@ -38,12 +39,19 @@ async def post_lease(request: Request) -> Response:
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)
-    muster = coordinator.muster
-    if (worker := muster.meet(command, coordinator.engine.look().now)) is not None:
-        await coordinator.in_thread(lambda: muster.know(worker))
+    if problem_with(command) is None:  # what will be refused has done nothing
+        await _meet(coordinator, command)
     # What is granted to who has gone would stand still until the lease is over.
     leasing = coordinator.lobby.lease(command, wish.wait_s)
     outcome = await (while_there(request, leasing) if wish.wait_s else leasing)
     if isinstance(outcome, Refusal):
         raise outcome.error()
     return answer(outcome)
+
+
+async def _meet(coordinator: Coordinator, lease: Lease) -> None:
+    """Have it known who asks for work, if that says nothing of itself."""
+    muster = coordinator.muster
+    worker = muster.meet(lease, coordinator.engine.look().now)
+    if worker is not None:
+        await coordinator.in_thread(lambda: muster.know(worker))

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-from holdfast.engine.counting import Counts
+from holdfast.engine.counting import Committed, Counts
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import Report
 from holdfast.errors import CorruptState, HoldfastError, StoreFailed, StoreFull
@@ -92,7 +92,7 @@ class Coordinator:
         self.lobby = Lobby(self.bell, self._submit)
         #: What happens here, counted.
         self.counts = Counts()
-        engine.told = self.counts.note
+        engine.told = self._told
         self.census = Census(engine)
         #: The feed, for all who stream it.
         self.pages = Pages(engine.store.feed)
@@ -151,12 +151,10 @@ class Coordinator:
     async def _decide(self, access: Access | None, commands: Sequence[Command]) -> list[Outcome]:
         with self._watched():
             try:
-                outcomes = await self._gathering.decide(access, commands)
+                return await self._gathering.decide(access, commands)
             except StoreFull:
                 self._full_at = self.engine.time.clock.monotonic()
                 raise
-        self._full_at = None
-        return outcomes
 
     async def takes(self) -> str:
         """Tell how it takes commands: `ready`, `stopped`, or `full`, for as long as there is no room for what they do.
@@ -199,6 +197,11 @@ class Coordinator:
                     accesses.append(None if access is None or reaches_all(access, one) else access)
         outcomes = iter(self.engine.submit_judged(commands, accesses) if commands else ())
         return [[one if isinstance(one, Refusal) else next(outcomes) for one in some] for some in judged]
+
+    def _told(self, commit: Committed) -> None:
+        if commit.events:  # what changes nothing, such as a lease of nothing, needs no room
+            self._full_at = None
+        self.counts.note(commit)
 
     def _owned(self, access: Access, command: Command) -> Command:
         """Write down who asks, and what no stranger can have."""

@@ -13,16 +13,30 @@ from collections.abc import Iterator
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from holdfast.errors import InvalidValue
 from holdfast.version import __version__
 
+T = TypeVar("T")
+
 _PATH = re.compile(r"^(?P<said>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"field `(?P<name>[^`]+)`")
 _encode = msgspec.json.Encoder().encode
+
+
+def read_as(raw: bytes, kind: type[T]) -> T:
+    """Read a body as a kind. Raises InvalidValue, with the path of the field, for what is none or says more."""
+    try:
+        found = msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as problem:
+        raise misread("the body", problem) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise _no_json(problem) from None
+    demand_fields(raw, kind)
+    return found
 
 
 def demand_fields(raw: bytes, kind: Any) -> None:
@@ -36,6 +50,8 @@ def demand_fields(raw: bytes, kind: Any) -> None:
             problem,
             hint=f"Is it misspelt? This coordinator is version {__version__}; a newer one may know it.",
         ) from None
+    except UnicodeDecodeError as problem:  # the name of a field: one that is not known is passed over before
+        raise _no_json(problem) from None
     # Written again it is as long as it was, unless something was said twice, or with spaces or escapes between values.
     # So what is written tightly, as our own stores do it, is read no third time.
     if len(_encode(named)) == len(raw):
@@ -61,6 +77,10 @@ def misread(where: str, problem: msgspec.ValidationError, hint: str = "") -> Inv
     )
 
 
+def _no_json(problem: Exception) -> InvalidValue:
+    return InvalidValue(f"the body is not JSON: {problem}. Nothing was done.", field="")
+
+
 # --- twins ------------------------------------------------------------------------------------------------------------
 
 
@@ -72,35 +92,46 @@ def _reader(kind: Any) -> tuple[Any, msgspec.json.Decoder[Any]]:
 
 def _twin(hint: Any) -> Any:
     """Give a type with twins in the place of structs, and of what holds none the bytes as they are."""
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+    if _is_struct(hint):
         return _struct(hint)
     if not _holds_struct(hint):
         return msgspec.Raw
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        # Beside a struct stands what JSON tells from one, such as a text.
-        return reduce(or_, (_twin(part) if _holds_struct(part) else part for part in parts))
+        # Only of several must one say which it is. Beside a struct stands what JSON tells from one, such as a text.
+        tagged = sum(map(_is_struct, parts)) > 1
+        return reduce(or_, (_struct(part, tagged=tagged) if _is_struct(part) else _beside(part) for part in parts))
     return get_origin(hint)[tuple(part if part is ... or part is str else _twin(part) for part in parts)]
 
 
+def _beside(part: Any) -> Any:
+    return _twin(part) if _holds_struct(part) else part
+
+
 @cache
-def _struct(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+def _struct(kind: type[msgspec.Struct], *, tagged: bool = False) -> type[msgspec.Struct]:
     config = kind.__struct_config__
+    fields = [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)]
+    if config.tag_field is not None and not tagged:  # as it was said, if it was: written again it is no longer
+        fields.append((config.tag_field, msgspec.Raw, msgspec.UNSET))
     return msgspec.defstruct(
         f"{kind.__name__}Names",
-        [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)],
+        fields,
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
         gc=False,
-        tag=config.tag,
-        tag_field=config.tag_field,
+        tag=config.tag if tagged else None,
+        tag_field=config.tag_field if tagged else None,
     )
 
 
 def _holds_struct(hint: Any) -> bool:
-    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
-    return is_struct or any(_holds_struct(part) for part in get_args(hint))
+    return _is_struct(hint) or any(_holds_struct(part) for part in get_args(hint))
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 # --- what is said twice -----------------------------------------------------------------------------------------------
@@ -112,8 +143,9 @@ class _Object(list[tuple[str, Any]]):
 
 def _pairs(raw: bytes) -> Any:
     try:
-        # Numbers stay texts: their values are nobody's business here, and they may have more digits than are read.
-        return json.loads(raw, object_pairs_hook=_Object, parse_int=str, parse_float=str)
+        # Numbers stay texts: values are nobody's business here. They may have more digits than are read, and what a
+        # payload says need not be a text at all.
+        return json.loads(raw.decode(errors="replace"), object_pairs_hook=_Object, parse_int=str, parse_float=str)
     except RecursionError:
         raise InvalidValue("the body is nested too deeply. Nothing was done.", field="") from None
 
@@ -150,7 +182,7 @@ def _struct_for(value: _Object, hint: Any) -> type[msgspec.Struct] | None:
 @cache
 def _structs(hint: Any) -> tuple[set[str | None], dict[Any, type[msgspec.Struct]]]:
     """Give the structs in a type by their tags, and the fields that these stand in."""
-    found = [one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    found = [one for one in (hint, *get_args(hint)) if _is_struct(one)]
     configs = [(one, one.__struct_config__) for one in found]
     return {config.tag_field for _, config in configs}, {config.tag: one for one, config in configs}
 

@@ -30,7 +30,9 @@ class Front:
             return
         answer: Response = PlainTextResponse("ok\n")
         if scope["path"] != "/healthz":
-            answer = response_to(StoreBusy("the store is being recovered. Nothing was done.", hint="In a moment."))
+            answer = response_to(
+                StoreBusy("the store is being recovered. Nothing was done.", hint="Send it again in a moment.")
+            )
         # What belongs to the request was not read.
         await _last(answer)(scope, receive, send)
 

@@ -18,6 +18,7 @@ from holdfast.model.commands import Lease
 from holdfast.model.times import Timestamp, later
 from holdfast.model.workers import WorkerInfo
 from holdfast.stores.beside.protocol import Roster
+from holdfast.stores.beside.rostering import LOST_S
 from holdfast.stores.http.wire import encode
 
 #: Seconds for which a worker of few words is not written down again, however often it is heard of.
@@ -49,7 +50,11 @@ class Muster:
             known = self._terse.get(lease.worker_id)
             if known is None and lease.worker_id in self._heard:
                 return None  # it speaks for itself
-        if known is not None and (known.namespace != lease.namespace or _is_fresh(known, now)):
+        if known is not None and known.namespace != lease.namespace:
+            if not _is_silent(known, now, LOST_S):
+                return None  # another one of that name
+            known = None
+        if known is not None and not _is_silent(known, now, FRESH_S):
             return None
         worker = WorkerInfo(
             worker_id=lease.worker_id,
@@ -73,6 +78,10 @@ class Muster:
 
     def know(self, worker: WorkerInfo) -> None:
         """Hear of a worker that says nothing of itself."""
+        with self._lock:
+            before = self._terse.get(worker.worker_id)
+        if before is not None and before.namespace != worker.namespace:
+            self._roster.drop(worker.worker_id)  # with what was wished of that one
         self._write(worker, is_terse=True)
 
     def _write(self, worker: WorkerInfo, *, is_terse: bool = False) -> None:
@@ -97,7 +106,7 @@ class Muster:
                 del self._heard[worker_id]
                 self._heard[worker_id] = None
             terse = self._terse.get(worker_id)
-        if terse is not None and not _is_fresh(terse, now):
+        if terse is not None and _is_silent(terse, now, FRESH_S):
             self.know(msgspec.structs.replace(terse, last_seen=now))
 
     def drop(self, worker_id: str) -> None:
@@ -108,5 +117,5 @@ class Muster:
         self._roster.drop(worker_id)
 
 
-def _is_fresh(worker: WorkerInfo, now: Timestamp) -> bool:
-    return worker.last_seen >= later(now, -FRESH_S)
+def _is_silent(worker: WorkerInfo, now: Timestamp, seconds: float) -> bool:
+    return worker.last_seen < later(now, -seconds)

@@ -88,7 +88,9 @@ class Quotas:
         def grow(more: int) -> None:
             nonlocal size
             if size + more > SMALL and self.arriving + more > most:
-                raise StoreBusy("too many large bodies are arriving. Nothing was done.", hint="In a moment.")
+                raise StoreBusy(
+                    "too many large bodies are arriving. Nothing was done.", hint="Send it again in a moment."
+                )
             size += more
             self.arriving += more
 

@@ -148,9 +148,14 @@ async def get_lines(request: Request) -> Response:
 
 def _demand_known(coordinator: Coordinator, access: Access, worker_id: str) -> None:
     """Refuse who speaks for a worker of namespaces that are not theirs."""
-    known = (worker for worker in coordinator.engine.store.workers.all() if worker.worker_id == worker_id)
-    if not all(may_meet(access, worker) for worker in known):
+    if not _may_know(coordinator, access, worker_id):
         raise Forbidden(f"{access.name} may not speak for this worker. Nothing was done.")
+
+
+def _may_know(coordinator: Coordinator, access: Access, worker_id: str) -> bool:
+    """Tell whether who is known by that name, if anybody is, is there for them."""
+    known = (worker for worker in coordinator.engine.store.workers.all() if worker.worker_id == worker_id)
+    return all(may_meet(access, worker) for worker in known)
 
 
 def _is_other(coordinator: Coordinator, access: Access, worker_id: str) -> bool:
@@ -159,11 +164,10 @@ def _is_other(coordinator: Coordinator, access: Access, worker_id: str) -> bool:
     Raises Forbidden if that one speaks for itself. A worker of few words has not chosen to be known by its name: two
     scripts of that name, in two namespaces, must not get in each other's way.
     """
-    if not coordinator.muster.is_terse(worker_id):
-        _demand_known(coordinator, access, worker_id)
-        return False
-    known = (worker for worker in coordinator.engine.store.workers.all() if worker.worker_id == worker_id)
-    return not all(may_meet(access, worker) for worker in known)
+    if coordinator.muster.is_terse(worker_id):
+        return not _may_know(coordinator, access, worker_id)
+    _demand_known(coordinator, access, worker_id)
+    return False
 
 
 def _demand_voice(coordinator: Coordinator, access: Access, lines: Sequence[tuple[RunId, LogLine]]) -> None:

@@ -74,4 +74,6 @@ def test_two_scripts_of_one_name_in_two_namespaces_do_not_get_in_each_others_way
     assert told.get("wish") is None, "that was wished of the other one"
     api.delete("/workers/script", 403, role="here")
     assert api.get("/workers", role="here")["workers"] == []
+    (known,) = api.get("/workers")["workers"]
+    assert (known["namespace"], known["jobs"]) == ("", []), "the other one holds that job"
     assert api.post("/workers/script/heartbeat", {})["wish"] == "quiet"

@@ -26,7 +26,7 @@ def open_decisions(view: View, instances: Sequence[Instance]) -> int:
 def oldest_due(view: View, rows: Sequence[QueueRow], at: Timestamp) -> Timestamp | None:
     """Give when the job that waits longest could have run, of the first in each queue, as far as anybody counts."""
     waiting = [
-        max(job.created_at, job.not_before or job.created_at)
+        job.due_at
         for row in rows
         if row.counts[JobStatus.QUEUED.value]
         for job in islice(view.ready(row.namespace, (row.name,), None, at), COUNTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -12,7 +11,7 @@ from holdfast.engine.reasons import Reasons
 from holdfast.engine.records.jobs import JobRow, job_row
 from holdfast.engine.records.reservations import active
 from holdfast.engine.records.shapes import fill, shown
-from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.jobs import JobStatus
 from holdfast.model.records import Queue
 from holdfast.model.reservations import Reservation
 from holdfast.model.retention import Retention
@@ -57,18 +56,13 @@ def full_queue(row: QueueRow, reasons: Reasons, now: Timestamp) -> Any:
     """Give a queue with the jobs at its head."""
     line = list(reasons.ready(row.namespace, (row.name,), None, now))
     head = [job_row(job, reasons.of(job)) for job in line[:HEAD]]
-    return fill(FullQueue, row, head=head, oldest_at=_oldest(line))
+    return fill(FullQueue, row, head=head, oldest_at=min((job.due_at for job in line), default=None))
 
 
 def listed_queue(row: QueueRow, view: View, now: Timestamp) -> Any:
     """Give a queue with how long somebody waits there."""
     line = view.ready(row.namespace, (row.name,), None, now) if row.counts[JobStatus.QUEUED.value] else iter(())
-    return fill(ListedQueue, row, oldest_at=_oldest(islice(line, IN_LINE)))
-
-
-def _oldest(line: Iterable[Job]) -> Timestamp | None:
-    """Give since when the one waits that could have run for longest: from its own time on, if it has one."""
-    return min((max(job.created_at, job.not_before or job.created_at) for job in line), default=None)
+    return fill(ListedQueue, row, oldest_at=min((job.due_at for job in islice(line, IN_LINE)), default=None))
 
 
 def queue_rows(view: View, now: Timestamp, namespace: str | None = None) -> list[QueueRow]:

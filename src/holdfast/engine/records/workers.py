@@ -50,16 +50,16 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at: Timestamp | None
 
 
-#: `used`: slots that are taken. `jobs`: what it holds, oldest lease first. Both null for who may not read jobs.
+#: `used`: slots that are taken. `jobs`: what it holds, oldest lease first. Both null for who may not read everything.
 WorkerRow = shown("WorkerRow", WorkerInfo, used=int | None, jobs=list[HeldJob] | None)
 
 
 def staff(held: Sequence[Held], workers: Sequence[WorkerInfo]) -> list[Staff]:
-    """Join the leases of the store with the roster."""
-    by_worker: dict[str, list[Held]] = {}
+    """Join the leases of the store with the roster. A worker leases in its namespace: another may bear its name."""
+    by_worker: dict[tuple[str, str | None], list[Held]] = {}
     for one in held:
-        by_worker.setdefault(one.job.worker_id or "", []).append(one)
-    return [Staff(worker, by_worker.get(worker.worker_id, ())) for worker in workers]
+        by_worker.setdefault((one.job.namespace, one.job.worker_id), []).append(one)
+    return [Staff(worker, by_worker.get((worker.namespace, worker.worker_id), ())) for worker in workers]
 
 
 def running(view: View) -> list[Held]:

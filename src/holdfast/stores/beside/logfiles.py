@@ -109,7 +109,7 @@ class FileLogs:
                 page.append(NumberedLine(number, line))
             if len(page) == limit:
                 break
-        if page and behind:
+        if behind and number >= after:  # also where nothing came behind it: it is asked for again
             self._remember(run_id, number, behind)
         return page
 

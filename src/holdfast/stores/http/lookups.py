@@ -75,7 +75,7 @@ class LookUp(NamedTuple):
         """Read the arguments. Raises InvalidValue for what is none of its own, and for what makes no sense."""
         try:
             arguments = msgspec.json.decode(look.given, type=self.arguments)
-        except msgspec.DecodeError as problem:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidValue(f"{self.name}: {problem}. Nothing was looked up.", field="given") from problem
         given = {name: getattr(arguments, name) for name in self.arguments.__struct_fields__}
         judge = judge_of(self.arguments)

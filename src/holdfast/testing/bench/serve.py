@@ -168,7 +168,7 @@ def soak(directory: Path, sizes: Sizes, schemes: Sequence[str] = SCHEMES) -> Ite
             if scheme == "sqlite":
                 calling.ask("batched", sizes.filling)
             rounds, looks = _looks(coordinator, calling, sizes)
-            warming = max(1, sum(at < sizes.soak_s / 4 for at, _ in looks))
+            warming = min(len(looks) - 1, max(1, sum(at < sizes.soak_s / 4 for at, _ in looks)))
             warm, most = (max(size for _, size in some) for some in (looks[:warming], looks[warming:]))
             yield Row(f"{scheme}: memory after warm-up", warm / 1e6, "MB", None, "", holds=True)
             yield from _by_minute(looks)

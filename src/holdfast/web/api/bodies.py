@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.payloads import NULL, admit_object
 from holdfast.model.times import Timestamp, parse_timestamp
-from holdfast.web.fields import demand_fields, misread
+from holdfast.web.fields import misread, read_as
 
 T = TypeVar("T")
 
@@ -120,15 +120,7 @@ def _value(name: str, hint: Any, value: Any) -> Any:
 
 def body_of(raw: bytes, kind: type[T]) -> T:
     """Read a body; an empty one is an object without fields. Raises InvalidValue with the path of the field."""
-    raw = raw or b"{}"
-    try:
-        found = msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as problem:
-        raise misread("the body", problem) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise InvalidValue(f"the body is not JSON: {problem}. Nothing was done.", field="") from None
-    demand_fields(raw, kind)
-    return found
+    return read_as(raw or b"{}", kind)
 
 
 def query_of(pairs: list[tuple[str, str]], kind: type[T]) -> T:

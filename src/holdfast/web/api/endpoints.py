@@ -201,7 +201,10 @@ class Ask(Generic[Q, B]):
             error = outcome.error()
             # Of a key they know nothing but the key, not the id that was made from it.
             if isinstance(error, IdReused) and self.key and error.facts.get("cmd") == self.cmd:
-                raise IdReused("the key of this request was used before, for something else. Nothing was changed.")
+                raise IdReused(
+                    "the key of this request was used before, for something else. Nothing was changed.",
+                    hint="Choose another Idempotency-Key.",
+                )
             raise error
         return outcome
 

@@ -179,8 +179,9 @@ class TurnDesk:
 
     def _refused(self, errand: Errand, stint: Stint, reply: Refusal) -> None:
         if errand.kind in {"abandon", "park"}:
-            with self._lock:
-                self._ledger.end(stint) if errand.is_last else None
+            if errand.is_last:
+                with self._lock:
+                    self._ledger.end(stint)
         elif reply.code in _GONE:
             self._parting.lose(stint, reply.message)
         else:
