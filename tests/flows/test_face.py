@@ -222,7 +222,11 @@ def _message(data):
     return QueueMessage(instance="i", name="@decision/2", data=data)
 
 
-@pytest.mark.parametrize("data", ["{}", "no json", '{"chosen": 4}'])
+@pytest.mark.parametrize(
+    "data",
+    ["{}", "no json", '{"chosen": 4}', '{"x": ' + "[" * 5000, '{"chosen": "\ud800"}'],
+    ids=["empty", "text", "number", "deep", "half a letter"],
+)
 def test_what_is_no_answer_changes_nothing(data):
     world = World()
     world.start(world.workflow(asking()))

@@ -224,8 +224,22 @@ def closes_everything() -> int:
     return 1
 
 
-@task()
-def scribbles() -> None:
+def scribble(text: bytes) -> None:
     for fd in range(3, 256):
         with suppress(OSError):
-            os.write(fd, b"nonsense\n")
+            os.write(fd, text)
+
+
+@task()
+def scribbles() -> None:
+    scribble(b"nonsense\n")
+
+
+@task()
+def scribbles_other_letters() -> None:
+    scribble(b'{"type":"Said","stream":"\xff","level":"","text":""}\n')
+
+
+@task()
+def scribbles_deeply() -> None:
+    scribble(b'{"x":' + b"[" * 5000 + b"\n")

@@ -101,7 +101,9 @@ def test_a_process_that_dies_fails_its_run_and_the_next_job_gets_another(w, name
     assert words in dead.refresh().error
 
 
-@pytest.mark.parametrize("task", [app.closes_everything, app.scribbles])
+@pytest.mark.parametrize(
+    "task", [app.closes_everything, app.scribbles, app.scribbles_other_letters, app.scribbles_deeply]
+)
 def test_a_handler_that_spoils_its_pipes_fails_alone(w, task):
     spoilt, alive = task.enqueue(), app.double.enqueue(1)
     (status, kind, _), other = run(w, spoilt, alive)

@@ -116,7 +116,7 @@ def _answer(execution: Execution, message: QueueMessage, now_ms: int) -> Found |
         return "it answers no decision"
     try:
         answer = msgspec.json.decode(message.data, type=Answer)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return "it is no answer"
     if answer.chosen is None and answer.message is None:
         return "it is no answer"

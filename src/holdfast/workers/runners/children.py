@@ -93,7 +93,10 @@ class Child:
             return
         *lines, self._received = self._received.split(b"\n")
         for line in lines:
-            yield _decode(line)
+            try:
+                yield _decode(line)
+            except (UnicodeDecodeError, RecursionError) as problem:  # neither is one of the decoder's own errors
+                raise msgspec.DecodeError(f"no message: {problem}") from problem
 
     def _keep(self, wish: Keep, notes: Notes) -> None:
         try:
