@@ -20,8 +20,13 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.version import __version__
 
-_PATH = re.compile(r"^(?P<said>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"field `(?P<name>[^`]+)`")
+_NAMED = re.compile(r"field `(?P<name>[^`]{1,200})")
+#: Pairs of an escape's two characters; none of them is one that a name has.
+_SHORT = tuple((b"\\" + mark, b"--") for mark in (b"\\", b'"', b"/", b"b", b"f", b"n", b"r", b"t"))
+#: Any other character that is written as its number, unless a name may have it.
+_NUMBER = re.compile(rb"\\u(?!00(?:3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])).{4}")
+#: Bytes up to which it is looked for where something is said twice: the interpreter makes a hundred of one byte.
+_NAMED_BELOW = 128 << 10
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,24 +45,41 @@ def demand_fields(raw: bytes, kind: Any) -> None:
     # So what is written tightly, as our own stores do it, is read no third time.
     if len(_encode(named)) == len(raw):
         return
-    tight = msgspec.json.format(raw, indent=-1)
-    if len(_encode(decoder.decode(tight))) != len(tight):
-        for path in _doubled(_pairs(raw), twin, ""):
-            raise InvalidValue(
-                f"the body does not fit: field `{path[:200]}` is said twice. Nothing was done.", field=path[:200]
-            )
+    plain = _plain(msgspec.json.format(raw, indent=-1))
+    if len(_encode(decoder.decode(plain))) == len(plain):
+        return
+    # Everybody waits for as long as this lasts.
+    paths = _doubled(_pairs(raw), twin, "") if len(raw) <= _NAMED_BELOW else iter(("",))
+    for path in paths:
+        which = f"field `{path[:200]}`" if path else "a field"
+        raise InvalidValue(f"the body does not fit: {which} is said twice. Nothing was done.", field=path[:200])
+
+
+def _plain(tight: bytes) -> bytes:
+    """Give JSON that names the same fields, as long again when it is written again: it has no escapes at all.
+
+    What else its texts say is lost; nobody looks at it.
+    """
+    if b"\\" not in tight:
+        return tight
+    for escape, neutral in _SHORT:  # the first is the backslash itself: from then on each begins an escape
+        tight = tight.replace(escape, neutral)
+    return _NUMBER.sub(b"------", tight).decode("unicode_escape").encode("latin-1")
 
 
 def misread(where: str, problem: msgspec.ValidationError, hint: str = "") -> InvalidValue:
     """Say what does not fit, and at which field."""
-    found = _PATH.match(str(problem))
-    said, path = (str(problem), "") if found is None else (found["said"], found["path"] or "")
-    named = _NAMED.search(said)
-    field = ".".join(part for part in (path, named["name"] if named else "") if part)
+    said, at, path = str(problem).rpartition(" - at `")
+    if not at:
+        said, path = path, ""
+    named = _NAMED.search(said[:1000])
+    path = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    # They have chosen its name, and it may be as long as the body.
+    field = ".".join(part for part in (path, named["name"] if named else "") if part)[:200]
     return InvalidValue(
         f"{where} does not fit: {said[:300]}{f', at {field}' if field else ''}. Nothing was done.",
         hint=hint,
-        field=field[:200],
+        field=field,
     )
 
 
@@ -72,35 +94,44 @@ def _reader(kind: Any) -> tuple[Any, msgspec.json.Decoder[Any]]:
 
 def _twin(hint: Any) -> Any:
     """Give a type with twins in the place of structs, and of what holds none the bytes as they are."""
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _struct(hint)
+    if _is_struct(hint):
+        return _struct(hint, is_told=False)
     if not _holds_struct(hint):
         return msgspec.Raw
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        # Beside a struct stands what JSON tells from one, such as a text.
+        # Beside a struct stands what JSON tells from one, such as a text; another struct is told by its tag.
+        if sum(map(_is_struct, parts)) > 1:
+            return reduce(or_, (_struct(part, is_told=True) if _is_struct(part) else part for part in parts))
         return reduce(or_, (_twin(part) if _holds_struct(part) else part for part in parts))
     return get_origin(hint)[tuple(part if part is ... or part is str else _twin(part) for part in parts)]
 
 
 @cache
-def _struct(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+def _struct(kind: type[msgspec.Struct], *, is_told: bool) -> type[msgspec.Struct]:
+    """Make the twin of a struct. Where nothing else is read, its tag may be left out: it is a field like others."""
     config = kind.__struct_config__
+    names = [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)]
+    if not is_told and config.tag_field is not None:
+        names.append((config.tag_field, msgspec.Raw, msgspec.UNSET))
     return msgspec.defstruct(
         f"{kind.__name__}Names",
-        [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)],
+        names,
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
         gc=False,
-        tag=config.tag,
-        tag_field=config.tag_field,
+        tag=config.tag if is_told else None,
+        tag_field=config.tag_field if is_told else None,
     )
 
 
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
 def _holds_struct(hint: Any) -> bool:
-    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
-    return is_struct or any(_holds_struct(part) for part in get_args(hint))
+    return _is_struct(hint) or any(_holds_struct(part) for part in get_args(hint))
 
 
 # --- what is said twice -----------------------------------------------------------------------------------------------
