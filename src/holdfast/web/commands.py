@@ -9,6 +9,7 @@ from starlette.responses import Response
 from holdfast.errors import InvalidValue, PayloadTooLarge
 from holdfast.model.commands import Lease
 from holdfast.model.outcomes import Refusal
+from holdfast.rules.values import problem_with
 from holdfast.stores.http.wire import LONGEST_WAIT_S, MOST_COMMANDS, Commands, LeaseWish, Outcomes
 from holdfast.web.bodies import answer, asks, decoded
 from holdfast.web.coordinator import coordinator_of
@@ -35,6 +36,9 @@ async def post_lease(request: Request) -> Response:
     # By its id a lease that waited finds what was granted to it meanwhile.
     lease = wish.lease if wish.lease.cmd else msgspec.structs.replace(wish.lease, cmd=coordinator.engine.new_id())
     command = coordinator.admit(access, lease)
+    if not isinstance(command, Refusal):
+        # Before it is known by this: what is refused leaves nobody on the roster, under a name that is none.
+        command = problem_with(command) or command
     if isinstance(command, Refusal):
         raise command.error()
     assert isinstance(command, Lease)
