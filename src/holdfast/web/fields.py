@@ -21,10 +21,14 @@ from holdfast.errors import InvalidValue
 from holdfast.version import __version__
 
 _NAMED = re.compile(r"field `(?P<name>[^`]{1,200})")
-#: Pairs of an escape's two characters; none of them is one that a name has.
-_SHORT = tuple((b"\\" + mark, b"--") for mark in (b"\\", b'"', b"/", b"b", b"f", b"n", b"r", b"t"))
-#: Any other character that is written as its number, unless a name may have it.
-_NUMBER = re.compile(rb"\\u(?!00(?:3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])).{4}")
+#: Escapes that no name has, and what stands in their place: that of the backslash first, so that each other backslash
+#: begins one; then those of what ends a text, or may not stand in one. Of two, the last digit is left.
+_NEUTRAL = (
+    *((b"\\" + mark, b"--") for mark in (b"\\", b'"', b"/", b"b", b"f", b"n", b"r", b"t")),
+    *((b"\\u" + digits, b"-" * len(digits)) for digits in (b"0022", b"005c", b"005C", b"000", b"001")),
+)
+#: No name has others than these.
+_ASCII = bytes(byte if byte < 0x80 else ord("-") for byte in range(256))
 #: Bytes up to which it is looked for where something is said twice: the interpreter makes a hundred of one byte.
 _NAMED_BELOW = 128 << 10
 _encode = msgspec.json.Encoder().encode
@@ -62,9 +66,9 @@ def _plain(tight: bytes) -> bytes:
     """
     if b"\\" not in tight:
         return tight
-    for escape, neutral in _SHORT:  # the first is the backslash itself: from then on each begins an escape
+    for escape, neutral in _NEUTRAL:
         tight = tight.replace(escape, neutral)
-    return _NUMBER.sub(b"------", tight).decode("unicode_escape").encode("latin-1")
+    return tight.translate(_ASCII).decode("unicode_escape").encode("ascii", "replace")
 
 
 def misread(where: str, problem: msgspec.ValidationError, hint: str = "") -> InvalidValue:
