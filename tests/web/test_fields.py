@@ -95,6 +95,9 @@ def test_what_is_not_known_is_refused_with_its_path(body, kind, field):
         ('{"lease":{"command":"lease","n":1,"n":2}}', LeaseWish, "lease.n"),
         # Without its kind, which need not be said here: as long as one that says it, and another thing once.
         ('{"lease":{"worker_id":"abc","worker_id":"xyz"}}', LeaseWish, "lease.worker_id"),
+        # As long as what a lease would say of itself in its place, if it did.
+        ('{"lease":{"worker_id":"xxx","worker_id":"a"}}', LeaseWish, "lease.worker_id"),
+        ('{"lease":{"worker_id":"a","n":1,"n":2}}', LeaseWish, "lease.n"),
         ('{"lines":[["r",{"text":"a","text":"b"}]]}', Lines, "lines[0][1].text"),
     ],
 )
@@ -130,6 +133,47 @@ def test_what_is_no_text_is_refused_as_anything_else(body, field):
 
 def test_what_a_payload_says_is_not_read_here_though_it_is_no_text():
     demand_fields(b'{"commands":[{"command":"enqueue","jobs":[{"job\\u005fid":"a","params":{"x":"\xff"}}]}]}', Commands)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        "a\\/b",
+        "\\u00e9\\ud83d\\ude00",
+        "\\\\u0061",
+        '\\"',
+        "\\n\\u0000\\\\",
+        "é\\u0022\\u005C\\u001f\\u0100",
+        "\\ud800\\udc00😀\\u007f",
+    ],
+)
+def test_escapes_in_a_text_beside_structs_hide_nothing_and_are_no_second_field(member, monkeypatch):
+    body = f'{{"commands":[{{"comman\\u0064":"create_group","members":["{member}",{JOB}]}}]}}'
+    msgspec.json.decode(body.replace(JOB, "null").encode())
+    demand_fields(body.encode(), Commands)
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.web.fields.json", None)  # nor is it looked for in vain
+        demand_fields(body.encode(), Commands)
+    assert field_of(body.replace('"tags"', '"job\\u005Fid"')) == "commands[0].members[1].job_id"
+
+
+def test_a_large_body_is_not_taken_apart_in_python_by_the_loop_that_everybody_waits_for(monkeypatch):
+    monkeypatch.setattr("holdfast.web.fields.json", None)
+    text = f'{{"commands":[{{"command":"create_group","members":["a\\/b",{JOB}]}}]}}'
+    body = text.replace('"x":1', f'"x":[{"{},[]," * 100_000}"\\u0062\\n"]').replace("job_id", "job\\u005fid")
+    demand_fields(body.encode(), Commands)
+    assert field_of(body.replace('"tags"', '"job_type"')) == ""
+    assert field_of(body.replace('"tags"', '"tgas"')) == "commands[0].members[1].tgas"
+
+
+@pytest.mark.parametrize(
+    "body", ['{"NAME":1}', '{"commands":[{"command":"NAME"}]}', '{"commands":[{"command":"lease","NAME":1}]}']
+)
+def test_a_refusal_is_short_however_long_a_name_was_sent(body):
+    with pytest.raises(InvalidValue) as refused:
+        demand_fields(body.replace("NAME", "x" * 100_000).encode(), Commands)
+    assert len(str(refused.value)) < 1000
+    assert 0 < len(refused.value.facts["field"]) <= 200
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------

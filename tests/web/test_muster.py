@@ -156,3 +156,15 @@ def test_a_coordinator_remembers_no_more_workers_than_its_limit(tmp_path, clock,
         with pytest.raises(PayloadTooLarge, match="worker"):
             store.workers.note(long)
         store.close()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"worker_id": "\n"}, {"worker_id": ""}, {"worker_id": "x" * 300}, {"n": 0}, {"queues": []}]
+)
+def test_who_asks_for_what_is_refused_is_not_on_the_roster(clock, odd):
+    with running("memory:", clock=clock) as serving:
+        asked = {"lease": {"command": "lease", "worker_id": "w", **odd}, "wait_s": 5}
+        answer = httpx2.post(f"{serving.url}/api/v1/lease", json=asked)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
+        assert answer.json()["facts"]["field"] in odd
+        assert httpx2.get(f"{serving.url}/api/v1/workers").json() == {"workers": []}

@@ -22,8 +22,17 @@ from holdfast.version import __version__
 
 T = TypeVar("T")
 
-_PATH = re.compile(r"^(?P<said>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"field `(?P<name>[^`]+)`")
+_NAMED = re.compile(r"field `(?P<name>[^`]{1,200})")
+#: Escapes that no name has, and what stands in their place: that of the backslash first, so that each other backslash
+#: begins one; then those of what ends a text, or may not stand in one. Of two, the last digit is left.
+_NEUTRAL = (
+    *((b"\\" + mark, b"--") for mark in (b"\\", b'"', b"/", b"b", b"f", b"n", b"r", b"t")),
+    *((b"\\u" + digits, b"-" * len(digits)) for digits in (b"0022", b"005c", b"005C", b"000", b"001")),
+)
+#: No name has others than these.
+_ASCII = bytes(byte if byte < 0x80 else ord("-") for byte in range(256))
+#: Bytes up to which it is looked for where something is said twice: the interpreter makes a hundred of one byte.
+_NAMED_BELOW = 128 << 10
 _encode = msgspec.json.Encoder().encode
 
 
@@ -56,24 +65,41 @@ def demand_fields(raw: bytes, kind: Any) -> None:
     # So what is written tightly, as our own stores do it, is read no third time.
     if len(_encode(named)) == len(raw):
         return
-    tight = msgspec.json.format(raw, indent=-1)
-    if len(_encode(decoder.decode(tight))) != len(tight):
-        for path in _doubled(_pairs(raw), twin, ""):
-            raise InvalidValue(
-                f"the body does not fit: field `{path[:200]}` is said twice. Nothing was done.", field=path[:200]
-            )
+    plain = _plain(msgspec.json.format(raw, indent=-1))
+    if len(_encode(decoder.decode(plain))) == len(plain):
+        return
+    # Everybody waits for as long as this lasts.
+    paths = _doubled(_pairs(raw), twin, "") if len(raw) <= _NAMED_BELOW else iter(("",))
+    for path in paths:
+        which = f"field `{path[:200]}`" if path else "a field"
+        raise InvalidValue(f"the body does not fit: {which} is said twice. Nothing was done.", field=path[:200])
+
+
+def _plain(tight: bytes) -> bytes:
+    """Give JSON that names the same fields, as long again when it is written again: it has no escapes at all.
+
+    What else its texts say is lost; nobody looks at it.
+    """
+    if b"\\" not in tight:
+        return tight
+    for escape, neutral in _NEUTRAL:
+        tight = tight.replace(escape, neutral)
+    return tight.translate(_ASCII).decode("unicode_escape").encode("ascii", "replace")
 
 
 def misread(where: str, problem: msgspec.ValidationError, hint: str = "") -> InvalidValue:
     """Say what does not fit, and at which field."""
-    found = _PATH.match(str(problem))
-    said, path = (str(problem), "") if found is None else (found["said"], found["path"] or "")
-    named = _NAMED.search(said)
-    field = ".".join(part for part in (path, named["name"] if named else "") if part)
+    said, at, path = str(problem).rpartition(" - at `")
+    if not at:
+        said, path = path, ""
+    named = _NAMED.search(said[:1000])
+    path = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    # They have chosen its name, and it may be as long as the body.
+    field = ".".join(part for part in (path, named["name"] if named else "") if part)[:200]
     return InvalidValue(
         f"{where} does not fit: {said[:300]}{f', at {field}' if field else ''}. Nothing was done.",
         hint=hint,
-        field=field[:200],
+        field=field,
     )
 
 
@@ -93,45 +119,43 @@ def _reader(kind: Any) -> tuple[Any, msgspec.json.Decoder[Any]]:
 def _twin(hint: Any) -> Any:
     """Give a type with twins in the place of structs, and of what holds none the bytes as they are."""
     if _is_struct(hint):
-        return _struct(hint)
+        return _struct(hint, is_told=False)
     if not _holds_struct(hint):
         return msgspec.Raw
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        # Only of several must one say which it is. Beside a struct stands what JSON tells from one, such as a text.
-        tagged = sum(map(_is_struct, parts)) > 1
-        return reduce(or_, (_struct(part, tagged=tagged) if _is_struct(part) else _beside(part) for part in parts))
+        # Beside a struct stands what JSON tells from one, such as a text; another struct is told by its tag.
+        if sum(map(_is_struct, parts)) > 1:
+            return reduce(or_, (_struct(part, is_told=True) if _is_struct(part) else part for part in parts))
+        return reduce(or_, (_twin(part) if _holds_struct(part) else part for part in parts))
     return get_origin(hint)[tuple(part if part is ... or part is str else _twin(part) for part in parts)]
 
 
-def _beside(part: Any) -> Any:
-    return _twin(part) if _holds_struct(part) else part
-
-
 @cache
-def _struct(kind: type[msgspec.Struct], *, tagged: bool = False) -> type[msgspec.Struct]:
+def _struct(kind: type[msgspec.Struct], *, is_told: bool) -> type[msgspec.Struct]:
+    """Make the twin of a struct. Where nothing else is read, its tag may be left out: it is a field like others."""
     config = kind.__struct_config__
-    fields = [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)]
-    if config.tag_field is not None and not tagged:  # as it was said, if it was: written again it is no longer
-        fields.append((config.tag_field, msgspec.Raw, msgspec.UNSET))
+    names = [(field.encode_name, _twin(field.type), msgspec.UNSET) for field in msgspec.structs.fields(kind)]
+    if not is_told and config.tag_field is not None:
+        names.append((config.tag_field, msgspec.Raw, msgspec.UNSET))
     return msgspec.defstruct(
         f"{kind.__name__}Names",
-        fields,
+        names,
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
         gc=False,
-        tag=config.tag if tagged else None,
-        tag_field=config.tag_field if tagged else None,
+        tag=config.tag if is_told else None,
+        tag_field=config.tag_field if is_told else None,
     )
-
-
-def _holds_struct(hint: Any) -> bool:
-    return _is_struct(hint) or any(_holds_struct(part) for part in get_args(hint))
 
 
 def _is_struct(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+def _holds_struct(hint: Any) -> bool:
+    return _is_struct(hint) or any(_holds_struct(part) for part in get_args(hint))
 
 
 # --- what is said twice -----------------------------------------------------------------------------------------------
@@ -182,7 +206,7 @@ def _struct_for(value: _Object, hint: Any) -> type[msgspec.Struct] | None:
 @cache
 def _structs(hint: Any) -> tuple[set[str | None], dict[Any, type[msgspec.Struct]]]:
     """Give the structs in a type by their tags, and the fields that these stand in."""
-    found = [one for one in (hint, *get_args(hint)) if _is_struct(one)]
+    found = [one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
     configs = [(one, one.__struct_config__) for one in found]
     return {config.tag_field for _, config in configs}, {config.tag: one for one, config in configs}
 
