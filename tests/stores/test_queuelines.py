@@ -1,7 +1,7 @@
 """Lines of QUEUED jobs: each in its place, ready or held back, whatever was changed and undone before."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lineskit import RAW, START, Told, batches, job
 
@@ -73,6 +73,7 @@ def answers(lines, everything):
     return found + [lines.beside(one, after=after) for one in everything for after in (False, True)]
 
 
+@settings(max_examples=60)
 @given(batches(jobs()))
 def test_after_any_changes_and_undone_ones_lines_answer_as_those_filled_with_what_is_there(drawn):
     told = Told()
