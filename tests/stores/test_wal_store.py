@@ -235,6 +235,25 @@ def test_a_store_that_is_closed_while_a_commit_waits_for_room_waits_with_it(set_
     assert [job.job_id for job in tables_of(opened(fs.reboot()))["jobs"]] == ["kept", "more"]
 
 
+def test_an_interruption_while_a_commit_waits_for_room_is_told_once_it_is_settled():
+    fs = SimFS()
+    store = WalStore.open("store", fs=fs, clock=ManualClock(), options=PATIENT)
+    engine = Engine(store, clock=ManualClock())
+    put(engine, "kept")
+    fs.fail("write", 1, errno.ENOSPC, times=None)
+
+    def interrupt():
+        fs.heal()
+        raise KeyboardInterrupt
+
+    with listening("wal.set_aside", interrupt), pytest.raises(KeyboardInterrupt):
+        put(engine, "more")
+    put(engine, "next")
+    assert [job.job_id for job in tables_of(store)["jobs"]] == ["kept", "more", "next"]
+    assert tables_of(store) == tables_of(opened(fs, readonly=True))
+    engine.close()
+
+
 def test_a_blob_that_a_commit_names_while_it_waits_for_room_is_not_taken_for_forgotten(set_aside):
     _fs, engine, _waiting, _told = set_aside
     forgotten = []

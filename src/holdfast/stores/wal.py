@@ -259,9 +259,9 @@ class WalStore:
                 if self.journal.stats().state == "full":
                     break
         self._tables.undo()
-        self._is_full = True
-        reach("wal.set_aside")
         try:
+            self._is_full = True
+            reach("wal.set_aside")
             while not ticket.done():
                 self._added.wait(LOOK_S)  # lets others have the lock meanwhile
         finally:
