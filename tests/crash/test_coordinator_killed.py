@@ -110,6 +110,9 @@ class Crew:
         goal = len(self.begun) + more
         self.wait_until(lambda: len(self.begun) >= goal)
 
+    def count(self, event: str) -> int:
+        return sum(said == event for _, said in self.said)
+
     def dismiss(self) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE_S)
@@ -207,6 +210,8 @@ def test_nothing_acknowledged_is_lost_when_the_coordinator_is_killed_under_load(
             coordinator.kill()
             coordinator.start()
         crew.wait_for(BETWEEN)
+        # Others may have done all that, while one still pauses between two calls.
+        crew.wait_until(lambda: crew.count("store.away") == crew.count("store.back"))
         client.finish()
         crew.dismiss()
         coordinator.stop()

@@ -25,7 +25,8 @@ def server(answer=ANSWER):
             while chunk := _received(connection):
                 mine.append(chunk)
                 if b"".join(mine).endswith(b"hello"):
-                    connection.sendall(answer)
+                    with suppress(OSError):  # who was healed away does not wait for it
+                        connection.sendall(answer)
 
     def accept():
         while True:
