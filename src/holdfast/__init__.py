@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 from holdfast.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from holdfast.app.groups import Group
-    from holdfast.app.holdfast import Holdfast
-    from holdfast.app.instances import Instance
-    from holdfast.app.jobs import Job
-    from holdfast.app.tasks import Task
-    from holdfast.app.workflows import Workflow
+    from holdfast.app.application import Holdfast
+    from holdfast.app.handles.group import Group
+    from holdfast.app.handles.job import Job
+    from holdfast.app.tasks.task import Task
+    from holdfast.app.workflows.handle import Instance
+    from holdfast.app.workflows.workflow import Workflow
     from holdfast.engine.engine import Engine
     from holdfast.errors import HoldfastError
-    from holdfast.flows.provider import open_store
     from holdfast.model.commands import Retention
     from holdfast.model.jobs import Backoff
-    from holdfast.workers.shell import Shell
-    from holdfast.workers.signals import Cancel, Fatal, Retry, Snooze
+    from holdfast.workers.handlers.control_exceptions import Cancel, Fatal, Retry, Snooze
+    from holdfast.workers.handlers.shell import Shell
+    from holdfast.workflows.provider import open_store
 
 __all__ = [
     "Backoff",
@@ -46,21 +46,21 @@ __all__ = [
 
 _HOMES = {
     "Backoff": "holdfast.model.jobs",
-    "Cancel": "holdfast.workers.signals",
+    "Cancel": "holdfast.workers.handlers.control_exceptions",
     "Engine": "holdfast.engine.engine",
-    "Fatal": "holdfast.workers.signals",
-    "Group": "holdfast.app.groups",
-    "Holdfast": "holdfast.app.holdfast",
+    "Fatal": "holdfast.workers.handlers.control_exceptions",
+    "Group": "holdfast.app.handles.group",
+    "Holdfast": "holdfast.app.application",
     "HoldfastError": "holdfast.errors",
-    "Instance": "holdfast.app.instances",
-    "Job": "holdfast.app.jobs",
+    "Instance": "holdfast.app.workflows.handle",
+    "Job": "holdfast.app.handles.job",
     "Retention": "holdfast.model.commands",
-    "Retry": "holdfast.workers.signals",
-    "Shell": "holdfast.workers.shell",
-    "Snooze": "holdfast.workers.signals",
-    "Task": "holdfast.app.tasks",
-    "Workflow": "holdfast.app.workflows",
-    "open_store": "holdfast.flows.provider",
+    "Retry": "holdfast.workers.handlers.control_exceptions",
+    "Shell": "holdfast.workers.handlers.shell",
+    "Snooze": "holdfast.workers.handlers.control_exceptions",
+    "Task": "holdfast.app.tasks.task",
+    "Workflow": "holdfast.app.workflows.workflow",
+    "open_store": "holdfast.workflows.provider",
 }
 
 

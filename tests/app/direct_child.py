@@ -6,7 +6,7 @@ import os
 import sys
 
 from holdfast import Holdfast
-from holdfast.points import listening
+from holdfast.failpoints import listening
 
 
 def say(*words: object) -> None:

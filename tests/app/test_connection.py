@@ -15,7 +15,7 @@ from holdfast.errors import (
     StoreBusy,
     StoreFailed,
 )
-from holdfast.points import listening
+from holdfast.failpoints import listening
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_stores_own_writes_and_the_callers_take_turns(hf, send, db):
 
 
 def test_waiters_are_woken_after_the_commit(hf, send, db, monkeypatch):
-    monkeypatch.setattr("holdfast.stores.sqlite.wake.WITH_BELL_S", 60)  # so that nobody wakes by themselves
+    monkeypatch.setattr("holdfast.stores.sqlite.wakeup.WITH_BELL_S", 60)  # so that nobody wakes by themselves
     store = hf.engine.store
     for _ in range(2):
         with store.read() as view:
@@ -122,7 +122,7 @@ def test_waiters_are_woken_after_the_commit(hf, send, db, monkeypatch):
 
 
 def test_a_caller_that_never_commits_is_not_waited_for(hf, send, db, monkeypatch):
-    monkeypatch.setattr("holdfast.stores.sqlite.guest.LOOKS", 2)
+    monkeypatch.setattr("holdfast.stores.sqlite.caller_transaction.LOOKS", 2)
     for _ in range(2):
         db.execute("BEGIN")
         send.options(connection=db).enqueue("a")

@@ -19,9 +19,9 @@ from holdfast.errors import (
     ReservationConflict,
     ReservationTimeout,
 )
+from holdfast.failpoints import listening
 from holdfast.model.commands import Complete, Expire, Lease, ReleaseReservation
 from holdfast.model.reservations import Reservation, ReservationStatus
-from holdfast.points import listening
 from holdfast.testing.clock import ManualClock
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import Backoff, Group, Holdfast
-from holdfast.app.lookout import limit_of
+from holdfast.app.completion_waiter import limit_of
 from holdfast.errors import (
     GroupNotFound,
     InvalidArguments,

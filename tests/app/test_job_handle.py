@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import Holdfast, Retry
 from holdfast.errors import InvalidOperation, InvalidValue, PayloadTooLarge, RunNotFound
+from holdfast.failpoints import listening
 from holdfast.model.commands import Lease, Release
 from holdfast.model.payloads import ref_in
 from holdfast.model.workers import LiveRun, Progress, WorkerInfo
-from holdfast.points import listening
 
 LARGE = 5 << 20
 

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from holdfast import Holdfast
 from holdfast.errors import StoreError, StoreLocked
-from holdfast.points import listening
+from holdfast.failpoints import listening
 from holdfast.testing import drain, use
 
 

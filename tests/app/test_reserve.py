@@ -17,11 +17,11 @@ from holdfast.errors import (
     ReservationTimeout,
     StoreBusy,
 )
+from holdfast.failpoints import listening
 from holdfast.model.commands import Complete, Lease, ReleaseReservation
 from holdfast.model.reservations import Reservation, ReservationStatus
-from holdfast.points import listening
 from holdfast.testing.clock import ManualClock
-from holdfast.workers import holding
+from holdfast.workers import reservation_keeper
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_one_that_was_not_renewed_in_time_is_not_held(hf, clock):
 
 
 def test_a_busy_store_is_asked_again_before_the_hold_is_over(hf, clock, monkeypatch):
-    monkeypatch.setattr(holding, "RETRY_S", 0.001)
+    monkeypatch.setattr(reservation_keeper, "RETRY_S", 0.001)
     answers = threading.Semaphore(0)
     with hf.reserve("mail") as held:
         ask = hf.engine.submit

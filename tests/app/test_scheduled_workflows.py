@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Holdfast, Retention
 from holdfast.errors import InvalidArguments, InvalidValue
-from holdfast.model.instances import Instance as Record
+from holdfast.model.workflows.instances import Instance as Record
 from holdfast.testing import virtual
 
 DAY = 86_400

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from holdfast import Holdfast
-from holdfast.app.codec import SignatureCodec
+from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.errors import InvalidArguments, InvalidValue
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from holdfast.errors import (
     WorkflowNotAllowed,
     WorkflowNotFound,
 )
-from holdfast.model.instances import InstanceStatus
+from holdfast.model.workflows.instances import InstanceStatus
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 30

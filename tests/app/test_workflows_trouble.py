@@ -9,15 +9,15 @@ import threading
 import pytest
 
 from holdfast import Holdfast
-from holdfast.app.codec import SignatureCodec
+from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.errors import (
     HistoryCorrupt,
     InvalidArguments,
     NondeterminismError,
 )
-from holdfast.flows.definitions import Definitions
-from holdfast.model.instances import InstanceStatus
+from holdfast.model.workflows.instances import InstanceStatus
 from holdfast.testing.corruption import corrupt_history
+from holdfast.workflows.api.definitions import Definitions
 
 LONG = 30
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from holdfast import Engine, open_store
 from holdfast.cli.root import cli
-from holdfast.cli.target import now
+from holdfast.cli.store_access.target import now
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.workers import WorkerInfo
 

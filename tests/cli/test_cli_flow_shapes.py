@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from holdfast import Engine
-from holdfast.flows.provider import Provider
 from holdfast.testing.conformance.provider_kit import COMPLETED, start, started
+from holdfast.workflows.provider import Provider
 
 
 @pytest.fixture

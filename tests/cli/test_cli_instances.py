@@ -11,7 +11,7 @@ import click
 import pytest
 
 from holdfast import Holdfast
-from holdfast.cli import instancewords
+from holdfast.cli.render import instance_text
 from holdfast.cli.root import cli
 from holdfast.testing import corrupt_history
 
@@ -182,7 +182,7 @@ def test_an_instance_that_waits_for_a_job_names_it(rows, place):
 
 
 def test_every_way_on_is_a_command_that_there_is():
-    found = set(re.findall(r'"holdfast (\w+)(?: ([a-z]+))?', Path(instancewords.__file__).read_text()))
+    found = set(re.findall(r'"holdfast (\w+)(?: ([a-z]+))?', Path(instance_text.__file__).read_text()))
     assert len(found) > 8
     for word, verb in sorted(found):
         command = cli.get_command(click.Context(cli), word)

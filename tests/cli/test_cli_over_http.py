@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from holdfast.cli import target
+from holdfast.cli.store_access import target
 from holdfast.model.access import Access, Role
 from holdfast.model.times import Timestamp
-from holdfast.web.serving import Listening, Serving
+from holdfast.web.server.serving import Listening, Serving
 
 
 @pytest.fixture

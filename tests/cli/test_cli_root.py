@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from holdfast import errors
 from holdfast.cli import root
-from holdfast.cli.problems import tell, wants_json
+from holdfast.cli.render.errors import tell, wants_json
 
 HEAVY = ["sqlite3", "asyncio", "rich", "backports.zstd", "holdfast.journal", "holdfast.app", "holdfast.workers"]
 HELP = ["jobs", "jobs ls", "jobs add", "jobs wait", "queues", "queues ls", "dispatch pause", "status", "explain", "top"]
@@ -40,7 +40,7 @@ def test_completing_a_command_imports_none():
         "import sys; sys.argv = ['holdfast']; from holdfast.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print(sorted({'msgspec', 'holdfast.cli.jobs'} & set(sys.modules)), file=sys.stderr)\n"
+        "print(sorted({'msgspec', 'holdfast.cli.commands.jobs'} & set(sys.modules)), file=sys.stderr)\n"
     )
     told = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert told.stdout.split() == [f"plain,{name}" for name in root.COMMANDS]

@@ -10,9 +10,9 @@ import pytest
 from pseudoterminal import Terminal, bare
 
 from holdfast import Engine, open_store
-from holdfast.cli import tables, words
-from holdfast.cli.target import now
-from holdfast.cli.terminal import Screen, safe, safe_lines, screen
+from holdfast.cli.render import status_labels, tables
+from holdfast.cli.render.terminal import Screen, safe, safe_lines, screen
+from holdfast.cli.store_access.target import now
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.jobs import JobStatus, RunStatus
 from holdfast.model.workers import WorkerInfo
@@ -48,27 +48,27 @@ def test_colour_follows_the_option_then_the_environment_then_the_terminal(wish, 
 
 
 def test_glyphs_are_ascii_where_the_locale_is_not_utf8():
-    assert screen("auto", output(encoding="utf-8"), {}).glyph(words.COMPLETED).endswith("✓\x1b[0m")
+    assert screen("auto", output(encoding="utf-8"), {}).glyph(status_labels.COMPLETED).endswith("✓\x1b[0m")
     for encoding in ("ascii", "iso-8859-1"):
-        assert screen("never", output(encoding=encoding), {}).glyph(words.COMPLETED) == "+"
+        assert screen("never", output(encoding=encoding), {}).glyph(status_labels.COMPLETED) == "+"
 
 
 def test_a_terminal_with_all_colours_gets_ours_for_its_surface():
     dark = screen("auto", output(), {"COLORTERM": "truecolor"})
     light = screen("auto", output(), {"COLORTERM": "24bit", "COLORFGBG": "0;15"})
     named = screen("auto", output(), {})
-    assert "38;2;74;144;255" in dark.glyph(words.RUNNING)
-    assert "38;2;10;88;226" in light.glyph(words.RUNNING)
-    assert "\x1b[34m" in named.glyph(words.RUNNING)
+    assert "38;2;74;144;255" in dark.glyph(status_labels.RUNNING)
+    assert "38;2;10;88;226" in light.glyph(status_labels.RUNNING)
+    assert "\x1b[34m" in named.glyph(status_labels.RUNNING)
 
 
 def test_every_status_and_every_way_to_wait_has_its_own_mark():
-    ended = [words.look_of(status) for status in (*JobStatus, *RunStatus)]
-    waiting = [words.look_of("QUEUED", code) for code in ("ready", "delayed", "queue_paused", "no_worker")]
-    looks = {*ended, *waiting, words.look_of("QUEUED", "delayed", 1)}
+    ended = [status_labels.look_of(status) for status in (*JobStatus, *RunStatus)]
+    waiting = [status_labels.look_of("QUEUED", code) for code in ("ready", "delayed", "queue_paused", "no_worker")]
+    looks = {*ended, *waiting, status_labels.look_of("QUEUED", "delayed", 1)}
     assert len({look.glyph for look in looks}) == len({look.ascii for look in looks}) == len(looks)
     assert all(look.ascii.isascii() for look in looks)
-    assert words.look_of("QUEUED", "delayed", 1) is words.BACKOFF
+    assert status_labels.look_of("QUEUED", "delayed", 1) is status_labels.BACKOFF
 
 
 # --- text from outside ------------------------------------------------------------------------------------------------

@@ -29,13 +29,13 @@ from holdfast.model.access import LOCAL
 from holdfast.model.outcomes import Brought, Fetched, Leased
 from holdfast.model.records import TABLES
 from holdfast.model.webhooks import Webhook
-from holdfast.rules.access import may_send
+from holdfast.rules.access.roles import may_send
 from holdfast.stores.http import HttpStore
 from holdfast.testing.conformance import Conformance
 from holdfast.testing.conformance.harness import Broken, Harness, dump_of, told
 from holdfast.testing.conformance.marks import counts_writes, is_marked, sends_once
 from holdfast.testing.conformance.provider import ProviderConformance
-from holdfast.web.guard import Door
+from holdfast.web.middleware.auth import Door
 from holdfast.web.routes import application
 
 #: In one of so many checks, always the same, everything is read once more by the client, and compared;

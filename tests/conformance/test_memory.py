@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing.conformance import Conformance
 
 

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.kinds import BY_KIND
+from holdfast.stores.sqlite.record_tables import BY_KIND
 from holdfast.testing.conformance import Conformance
 
 

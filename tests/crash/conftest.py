@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.journal import places
+from holdfast.journal import layout
 
 
 @pytest.fixture(autouse=True)
@@ -22,4 +22,4 @@ def quiet():
 @pytest.fixture
 def one_id(monkeypatch):
     """Give one id to all journals: lives that end alike leave the same disk, which need not be examined twice."""
-    monkeypatch.setattr(places, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=1)))
+    monkeypatch.setattr(layout, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=1)))

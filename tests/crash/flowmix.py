@@ -21,9 +21,9 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import Holdfast
-from holdfast.model.flowcommands import NewMessage, TellInstance
-from holdfast.model.workitems import QueueMessage, encode_item
-from holdfast.points import listening
+from holdfast.failpoints import listening
+from holdfast.model.workflows.commands import NewMessage, TellInstance
+from holdfast.model.workflows.work_items import QueueMessage, encode_item
 
 #: Rounds of an instance; in each it reads two signals. It goes on as new in the middle of one.
 ROUNDS = 4

@@ -58,7 +58,7 @@ from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later, stamp
 from holdfast.rules.invariants import violations
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.protocol import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import START, ManualClock

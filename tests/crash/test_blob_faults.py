@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.engine import Engine, engine
-from holdfast.engine.content import fetch
+from holdfast.engine.blob_content import fetch
 from holdfast.errors import StoreError
 from holdfast.journal import JournalOptions
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob

@@ -10,10 +10,10 @@ from test_damage import look, planted, small
 from witness import CUTS, Witness, opened
 
 from holdfast.errors import StoreError
-from holdfast.journal import checkpoints, compaction, opening, scan, survey
-from holdfast.journal.commit import Ticket
+from holdfast.journal import checkpoints, compaction, inspection, opening, scan
+from holdfast.journal.group_commit import Ticket
+from holdfast.journal.log_tail import Tail
 from holdfast.journal.segments import Mark
-from holdfast.journal.tail import Tail
 from holdfast.testing import SimFS
 
 
@@ -106,12 +106,12 @@ def test_a_checksum_that_is_not_compared_is_found(monkeypatch):
 
 
 def test_calling_every_bad_tail_torn_is_found(monkeypatch):
-    monkeypatch.setattr(survey, "is_torn", lambda fs, bad: True)
+    monkeypatch.setattr(inspection, "is_torn", lambda fs, bad: True)
     assert is_red(flips)
 
 
 def test_refusing_every_torn_tail_is_found(monkeypatch):
-    monkeypatch.setattr(survey, "is_torn", lambda fs, bad: False)
+    monkeypatch.setattr(inspection, "is_torn", lambda fs, bad: False)
     assert is_red(power_cuts)
 
 
@@ -124,7 +124,7 @@ def test_a_log_shortened_past_the_previous_snapshot_is_found(monkeypatch):
 
 
 def test_a_group_that_is_not_kept_whole_is_found(monkeypatch):
-    monkeypatch.setattr(survey, "has_more", lambda line: False)
+    monkeypatch.setattr(inspection, "has_more", lambda line: False)
     assert is_red(power_cuts)
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from holdfast.flows.provider import open_store
-from holdfast.points import listening, reach
+from holdfast.failpoints import listening, reach
 from holdfast.testing import killed_at
 from holdfast.testing.conformance.provider_kit import activity, patch, start, started, timer
 from holdfast.testing.conformance.provider_kit import signal as sent
+from holdfast.workflows.provider import open_store
 
 POINTS = {
     "wal": ("engine.decided", "journal.leading", "journal.written", "journal.synced", "wal.appended", "wal.synced"),

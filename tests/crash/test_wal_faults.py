@@ -22,7 +22,7 @@ from holdfast.model.jobs import RetryMode
 from holdfast.model.outcomes import Refusal
 from holdfast.model.records import TABLES
 from holdfast.rules.invariants import violations
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing import ManualClock, SimCrash, SimFS
 from holdfast.testing.simdisk import disk_of

@@ -32,7 +32,7 @@ def double(n: int) -> int:
 MAIN = "from holdfast.cli import main; main()"
 DYING = """
 import os, signal, sys
-from holdfast.points import listening
+from holdfast.failpoints import listening
 
 with listening(sys.argv.pop(1), lambda: os.kill(os.getpid(), signal.SIGKILL)):
     from holdfast.cli import main

@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from flowmix import CONTINUES, LONG, POINTS, ROUNDS, Ran, Report
 
-from holdfast.model import kinds
-from holdfast.model.history import Event, activity_key, step_key
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.history import Event, activity_key, step_key
 from holdfast.testing.replaying import replay
 
 pytestmark = pytest.mark.disk
@@ -170,7 +170,7 @@ def judge_instance(hf, n: int, diary: dict[str, list[Ran]]) -> set[str]:
 
 def recorded(events: list[Event]) -> list[str]:
     """Give the results of steps by their number."""
-    steps = [event.kind for event in events if isinstance(event.kind, kinds.StepCompleted)]
+    steps = [event.kind for event in events if isinstance(event.kind, event_kinds.StepCompleted)]
     assert sorted(step.step_no for step in steps) == list(range(1, len(steps) + 1)), "a step is recorded once"
     return [msgspec.json.decode(step.result) for step in sorted(steps, key=lambda step: step.step_no)]
 
@@ -185,15 +185,15 @@ def judge_signals(first: list[Event], second: list[Event]) -> None:
 
 
 def is_signal(event: Event) -> bool:
-    return isinstance(event.kind, kinds.QueueEventDelivered) and event.kind.name == "n"
+    return isinstance(event.kind, event_kinds.QueueEventDelivered) and event.kind.name == "n"
 
 
-ENDS = (kinds.OrchestrationCompleted, kinds.OrchestrationContinuedAsNew)
+ENDS = (event_kinds.OrchestrationCompleted, event_kinds.OrchestrationContinuedAsNew)
 PAIRS = {
-    kinds.ActivityScheduled: kinds.ActivityCompleted,
-    kinds.TimerCreated: kinds.TimerFired,
-    kinds.DecisionRequested: kinds.DecisionResolved,
-    kinds.SubOrchestrationScheduled: kinds.SubOrchestrationCompleted,
+    event_kinds.ActivityScheduled: event_kinds.ActivityCompleted,
+    event_kinds.TimerCreated: event_kinds.TimerFired,
+    event_kinds.DecisionRequested: event_kinds.DecisionResolved,
+    event_kinds.SubOrchestrationScheduled: event_kinds.SubOrchestrationCompleted,
 }
 
 
@@ -227,10 +227,10 @@ def in_order(instance: str, execution_id: int, events: list[Event]) -> list[dict
     before = ""
     for event in events:
         match event.kind:
-            case kinds.StepCompleted(step_no=number, result=result):
+            case event_kinds.StepCompleted(step_no=number, result=result):
                 key, value = step_key(instance, execution_id, number), msgspec.json.decode(result)
                 name = value.partition("-")[0].rstrip("ab")
-            case kinds.ActivityCompleted(result=result):
+            case event_kinds.ActivityCompleted(result=result):
                 key, value, name = activity_key(instance, execution_id, event.source_event_id), result, ""
             case _:
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.web.command import serve
+from holdfast.web.server.serve_command import serve
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "holdfast-serve.service"

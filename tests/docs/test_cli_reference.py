@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.problems import BUG, INTERRUPTED, TIMED_OUT
+from holdfast.cli.render.errors import BUG, INTERRUPTED, TIMED_OUT
 from holdfast.cli.root import COMMANDS, cli
 from holdfast.errors import BY_CODE
 

@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.app.aio import AioHoldfast
-from holdfast.app.aioflows import AioDecision, AioInstance, AioWorkflow
-from holdfast.app.aiogroups import AioGroup
-from holdfast.app.aiojobs import AioJob, AioTask
-from holdfast.app.aioplans import AioSchedule, AioTemplate, AioWebhook
-from holdfast.app.aioqueues import AioDispatch, AioQueue, AioReservation
-from holdfast.app.artifacts import Artifact
-from holdfast.app.decisions import Decision
-from holdfast.app.inside import Inside
-from holdfast.app.instances import Published
-from holdfast.app.options import Changes, Options, TaskOptions
-from holdfast.app.queues import Dispatch, Limits, Queue
-from holdfast.app.reservations import Reservation
-from holdfast.app.schedules import Schedule, ScheduleOptions
-from holdfast.app.templates import Template
-from holdfast.app.webhooks import Webhook, WebhookOptions
-from holdfast.flows.workflows import WorkflowOptions
-from holdfast.workers.context import Context
-from holdfast.workers.shell import Shell, ShellResult
+from holdfast.app.aio.application import AioHoldfast
+from holdfast.app.aio.groups import AioGroup
+from holdfast.app.aio.jobs import AioJob, AioTask
+from holdfast.app.aio.queues import AioDispatch, AioQueue, AioReservation
+from holdfast.app.aio.schedules import AioSchedule, AioTemplate, AioWebhook
+from holdfast.app.aio.workflows import AioDecision, AioInstance, AioWorkflow
+from holdfast.app.handles.artifact import Artifact
+from holdfast.app.handles.queue import Dispatch, Limits, Queue
+from holdfast.app.handles.reservation import Reservation
+from holdfast.app.handles.schedule import Schedule, ScheduleOptions
+from holdfast.app.handles.template import Template
+from holdfast.app.handles.webhook import Webhook, WebhookOptions
+from holdfast.app.tasks.options import Changes, Options, TaskOptions
+from holdfast.app.workflows.context_api import Inside
+from holdfast.app.workflows.decisions import Decision
+from holdfast.app.workflows.handle import Published
+from holdfast.workers.handlers.context import Context
+from holdfast.workers.handlers.shell import Shell, ShellResult
 from holdfast.workers.worker import Worker
+from holdfast.workflows.api.workflow import WorkflowOptions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "python.md").read_text()
 

@@ -10,7 +10,7 @@ from holdfast.errors import StoreFull
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges
 from holdfast.model.payloads import MAX_BYTES, MAX_INLINE, MAX_LISTED, blob_ref, ref_in
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 
 GOOD, SPACED, COMPACT = msgspec.Raw(b'{"a":1}'), msgspec.Raw(b'{ "a" : 1 }'), b'{"a":1}'
 BAD = msgspec.Raw(b'{"a":NaN}')

@@ -21,12 +21,12 @@ from holdfast.errors import (
     StoreClosed,
     StoreFailed,
 )
+from holdfast.failpoints import listening
 from holdfast.model import commands as c
 from holdfast.model.access import Access, Role
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.outcomes import Enqueued, Refusal
-from holdfast.points import listening
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing.clock import ManualClock
 
 
@@ -229,7 +229,7 @@ def test_a_member_that_breaks_the_code_is_told_alone(stage, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("holdfast.rules.edits.decide_cancel", broken)
+    monkeypatch.setattr("holdfast.rules.jobs.edits.decide_cancel", broken)
     stage.lead()
     stage.send("good", new("good"))
     stage.send("broken", c.Cancel(job_id="first"))

@@ -2,16 +2,16 @@
 
 import msgspec
 import pytest
-from test_needs import Scene
+from test_missing_workers import Scene
 
 from holdfast.engine import health
 from holdfast.engine.health import ailments, blocked, impossible_schedules, long_histories, parked
 from holdfast.model import commands as c
-from holdfast.model import kinds
-from holdfast.model.history import Event
-from holdfast.model.reasons import blocked_reason
 from holdfast.model.schedules import NewSchedule
-from holdfast.model.workitems import QueueMessage
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.block_reasons import blocked_reason
+from holdfast.model.workflows.history import Event
+from holdfast.model.workflows.work_items import QueueMessage
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_history_over_twice_the_size_is_named(scene, monkeypatch):
     scene.begun("long")
 
     def grow(*ids):
-        signals = [kinds.QueueEventDelivered(name="s", data="1") for _ in ids]
+        signals = [event_kinds.QueueEventDelivered(name="s", data="1") for _ in ids]
         made = [
             Event(event_id=n, instance="long", execution_id=1, timestamp_ms=1, kind=k)
             for n, k in zip(ids, signals, strict=True)

@@ -9,13 +9,13 @@ import pytest
 from holdfast.engine import Engine, maintenance
 from holdfast.engine.maintenance import Report, next_wake, recover, tick
 from holdfast.errors import InvalidValue, StoreBusy, StoreFailed
+from holdfast.failpoints import listening
 from holdfast.model import commands as c
 from holdfast.model.jobs import Job, RetryMode
 from holdfast.model.records import DoneCommand
 from holdfast.model.times import later, stamp
-from holdfast.points import listening
-from holdfast.rules.retention import FEED_S
-from holdfast.stores.memory import MemoryStore
+from holdfast.rules.jobs.retention import FEED_S
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import START, ManualClock
 

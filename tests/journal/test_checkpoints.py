@@ -9,8 +9,8 @@ import pytest
 from journal_kit import NOW, QUIET, checkpoint, numbers, opened, put, segments, snapshots
 
 from holdfast.errors import InvalidValue, SnapshotDamaged, StoreError, StoreFull, WouldLoseData
+from holdfast.failpoints import listening
 from holdfast.journal import Journal, JournalOptions
-from holdfast.points import listening
 from holdfast.testing import ManualClock, SimFS
 
 

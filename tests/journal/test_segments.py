@@ -4,9 +4,9 @@ import threading
 
 from journal_kit import NOW, opened, put, segments
 
+from holdfast.failpoints import listening
 from holdfast.journal import JournalOptions
 from holdfast.journal.segments import MARK_EVERY, Mark, Segment, Segments, find
-from holdfast.points import listening
 from holdfast.testing import SimFS
 
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from holdfast.journal import Journal, segments
-from holdfast.journal.tail import Tail
+from holdfast.journal.log_tail import Tail
 from holdfast.testing.clock import START
 
 

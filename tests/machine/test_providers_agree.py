@@ -18,15 +18,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.engine import Engine, maintenance
 from holdfast.errors import ProviderError
-from holdfast.flows.provider import ExecutionMetadata, InstanceFilter, Provider, PruneOptions, QueueMessage, Status
 from holdfast.rules.invariants import violations
 from holdfast.stores.dir import DirStore
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.provider_kit import activity, completed, patch, signal, start, timer
 from holdfast.testing.unsynced import Unsynced
+from holdfast.workflows.provider import ExecutionMetadata, InstanceFilter, Provider, PruneOptions, QueueMessage, Status
 
 LONG = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES, STEPS = (300, 80) if LONG else (12, 30)

@@ -88,15 +88,15 @@ from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, FOREVER, Timestamp, later, stamp
 from holdfast.model.webhooks import RUN_EVENTS, Delivery, DeliveryStatus, NewWebhook, WebhookChanges
 from holdfast.rules.explain import explain
-from holdfast.rules.groupfold import OVER
+from holdfast.rules.groups.fold import OVER
 from holdfast.rules.invariants import violations
-from holdfast.rules.limits import next_opening
+from holdfast.rules.jobs.limits import next_opening
 from holdfast.rules.state import Lane
-from holdfast.stores import tasklines
 from holdfast.stores.dir import DirStore
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.indexes import ready_by_task
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.protocol import DeliveryQuery, GroupQuery, JobQuery, Store, View
-from holdfast.stores.sqlite import SqliteStore, readyrows
+from holdfast.stores.sqlite import SqliteStore, ready_rows
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.conformance.harness import Told, tables_of, told
@@ -964,9 +964,9 @@ def _name(record: Any) -> Any:
 
 def test_random_histories_are_the_same_on_every_store(monkeypatch):
     # Lines here are short, and what comes behind many is to be met.
-    monkeypatch.setattr(tasklines, "PASSED", 1)
-    monkeypatch.setattr(tasklines, "PASSED_EACH", 1)
-    monkeypatch.setattr(readyrows, "PASSED", 1)
+    monkeypatch.setattr(ready_by_task, "PASSED", 1)
+    monkeypatch.setattr(ready_by_task, "PASSED_EACH", 1)
+    monkeypatch.setattr(ready_rows, "PASSED", 1)
     StoresAgree.histories = StoresAgree.commands = StoresAgree.reopenings = StoresAgree.fires = StoresAgree.ends = 0
     StoresAgree.directs = StoresAgree.debts = 0
     run_state_machine_as_test(StoresAgree, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS))

@@ -3,11 +3,11 @@
 import msgspec
 
 from holdfast.model import events as ev
-from holdfast.model import flowcommands as f
 from holdfast.model import outcomes as o
-from holdfast.model.instances import InstanceStatus
 from holdfast.model.jobs import Backoff, RetryMode
 from holdfast.model.times import Timestamp
+from holdfast.model.workflows import commands as f
+from holdfast.model.workflows.instances import InstanceStatus
 
 NOW = Timestamp("2026-01-01T00:00:00.000000Z")
 RAW = msgspec.Raw(b'{"a":1}')

@@ -5,13 +5,13 @@ import pytest
 from flowsamples import COMMANDS
 
 from holdfast.model import commands as c
-from holdfast.model import flowcommands as f
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
 from holdfast.model.schedules import NewSchedule, Overlap, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.webhooks import NewWebhook, WebhookChanges
+from holdfast.model.workflows import commands as f
 
 RAW = msgspec.Raw(b'{"a":1}')
 MESSAGE = f.NewMessage(item=RAW, instance_id="i", kind="StartOrchestration", orchestration="flow", digest="d")

@@ -144,7 +144,7 @@ def test_no_secret_is_in_what_an_event_shows_of_itself():
 
 def test_what_reads_events_is_made_by_one_thread_while_others_wait(monkeypatch):
     """Two that made it at once ended the process: one of them read with classes that the other had half read."""
-    name, waited = "holdfast.model.events.reading", []
+    name, waited = "holdfast.model.events.decode", []
 
     def made(kind):
         waited.append(sys.modules[name].__spec__._initializing)  # whoever imports it now waits
@@ -153,7 +153,7 @@ def test_what_reads_events_is_made_by_one_thread_while_others_wait(monkeypatch):
     ev._decoder.cache_clear()
     with monkeypatch.context() as patched:
         patched.delitem(sys.modules, name, raising=False)
-        patched.delattr(ev, "reading", raising=False)
+        patched.delattr(ev, "decode", raising=False)
         patched.setattr(msgspec.json, "Decoder", made)
         ev._decoder()
         del sys.modules[name]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdfast.engine import Engine
-from holdfast.engine.rounds import fire_due
+from holdfast.engine.schedule_rounds import fire_due
 from holdfast.model.commands import Fire, PutSchedule
 from holdfast.model.jobs import Job
 from holdfast.model.schedules import NewSchedule, Overlap

@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from holdfast import Holdfast
-from holdfast.points import listening
+from holdfast.failpoints import listening
 from holdfast.testing import virtual
 
 DAY = 86_400

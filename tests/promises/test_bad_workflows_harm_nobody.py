@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import Holdfast
-from holdfast.app.codec import SignatureCodec
+from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.cli.root import cli
 from holdfast.errors import (
     ActivityError,
@@ -27,9 +27,9 @@ from holdfast.errors import (
     WorkflowFinished,
     WorkflowNotFound,
 )
-from holdfast.flows.definitions import Definitions
-from holdfast.model.instances import InstanceStatus
+from holdfast.model.workflows.instances import InstanceStatus
 from holdfast.testing.corruption import corrupt_history
+from holdfast.workflows.api.definitions import Definitions
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 60

@@ -27,27 +27,20 @@ from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.outcomes import Done, Reported
 from holdfast.model.reservations import ReservationStatus
 from holdfast.model.schedules import CatchUp
-from holdfast.rules import (
-    decide,
-    deliveries,
-    direct,
-    edits,
-    fires,
-    firing,
-    fold,
-    groupeffects,
-    groupfold,
-    leases,
-    limits,
-    reservations,
-    settle,
-    timetable,
-)
-from holdfast.rules.cron import parse_cron
+from holdfast.rules import decide, fold
 from holdfast.rules.decision import Decision, answer
-from holdfast.rules.retry import successor
-from holdfast.stores import batch, queuelines
-from holdfast.stores.memory import MemoryStore
+from holdfast.rules.groups import effects
+from holdfast.rules.groups import fold as groupfold
+from holdfast.rules.jobs import complete, edits, leases, limits
+from holdfast.rules.jobs.retry import successor
+from holdfast.rules.reservations import commands as reservations
+from holdfast.rules.reservations import direct
+from holdfast.rules.schedules import fire, fire_times, next_fire
+from holdfast.rules.schedules.cron import parse_cron
+from holdfast.rules.webhooks import deliveries
+from holdfast.stores.memory import batch
+from holdfast.stores.memory.indexes import queued
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance import Conformance, Harness
 
@@ -60,7 +53,7 @@ GUARDS = {
         "of many who reserve at once one is ACTIVE, and the losers get the holder's id",
         f"{SUITE}/reservations.py::test_of_many_who_reserve_one_wins_and_the_others_are_told_by_whom",
         f"{SUITE}/reservations.py::test_of_many_openings_that_reserve_one_wins_and_the_others_are_told_by_whom",
-        "tests/stores/test_sqlite_reservations.py::test_of_processes_that_reserve_at_once_exactly_one_wins_each_time",
+        "tests/stores/sqlite/test_sqlite_reservations.py::test_of_processes_that_reserve_at_once_exactly_one_wins_each_time",
     ),
     2: (
         "a reservation that expired an hour ago does not stop dispatch, without restart",
@@ -83,13 +76,13 @@ GUARDS = {
         "nothing makes a RUNNING job QUEUED, revives an ended job or changes an ended run",
         f"{SUITE}/reports.py::test_no_question_makes_a_running_job_queued_but_those_that_end_its_execution",
         f"{SUITE}/reports.py::test_nothing_changes_an_ended_run",
-        "tests/stores/test_sqlite_tables.py::test_raw_sql_cannot_revive_or_rewrite_an_ended_job",
-        "tests/stores/test_sqlite_tables.py::test_raw_sql_cannot_change_an_ended_run",
+        "tests/stores/sqlite/test_sqlite_tables.py::test_raw_sql_cannot_revive_or_rewrite_an_ended_job",
+        "tests/stores/sqlite/test_sqlite_tables.py::test_raw_sql_cannot_change_an_ended_run",
     ),
     7: (
         "a second dispatcher process gets nothing while the only place is taken, and the job afterwards",
         f"{SUITE}/limits.py::test_another_dispatcher_gets_nothing_while_the_one_place_is_taken",
-        "tests/stores/test_sqlite_limits.py::test_a_second_dispatcher_process_gets_nothing_while_the_one_place_is_taken",
+        "tests/stores/sqlite/test_sqlite_limits.py::test_a_second_dispatcher_process_gets_nothing_while_the_one_place_is_taken",
     ),
     8: (
         "max_attempts 1 is one execution, 4 are exactly four",
@@ -128,7 +121,7 @@ GUARDS = {
     ),
     15: (
         "changing job_id or params_snapshot of a run is rejected with an error",
-        "tests/stores/test_sqlite_tables.py::test_raw_sql_cannot_change_what_a_run_was_made_of",
+        "tests/stores/sqlite/test_sqlite_tables.py::test_raw_sql_cannot_change_what_a_run_was_made_of",
     ),
     16: (
         "direct that arrives while a job runs: job 1, direct, job 2",
@@ -147,33 +140,33 @@ GUARDS = {
         f"{SUITE}/webhooks.py::test_a_try_that_fails_is_repeated_after_5_15_and_45_seconds_and_then_no_more",
         f"{SUITE}/webhooks.py::test_the_body_is_frozen",
         (
-            "tests/workers/test_webhook_courier.py::"
+            "tests/workers/webhooks/test_webhook_dispatcher.py::"
             "test_a_failure_is_tried_again_when_its_time_has_come_with_the_same_body"
         ),
-        "tests/workers/test_webhook_sending.py::test_a_redirect_is_not_followed",
-        "tests/workers/test_webhook_sending.py::test_a_receiver_that_never_answers_is_given_up",
-        "tests/workers/test_webhook_sending.py::test_a_receiver_that_dies_after_receiving_is_no_success",
+        "tests/workers/webhooks/test_webhook_send.py::test_a_redirect_is_not_followed",
+        "tests/workers/webhooks/test_webhook_send.py::test_a_receiver_that_never_answers_is_given_up",
+        "tests/workers/webhooks/test_webhook_send.py::test_a_receiver_that_dies_after_receiving_is_no_success",
         (
-            "tests/workers/test_webhook_sending.py::"
+            "tests/workers/webhooks/test_webhook_send.py::"
             "test_what_arrives_is_the_body_with_its_headers_and_a_signature_that_another_implementation_accepts"
         ),
         (
-            "tests/workers/test_webhook_sending.py::"
+            "tests/workers/webhooks/test_webhook_send.py::"
             "test_a_name_that_stands_for_another_address_a_moment_later_leads_nowhere_else"
         ),
-        "tests/rules/test_addresses.py::test_what_is_no_public_address_is_refused_however_it_is_spelled",
+        "tests/rules/webhooks/test_addresses.py::test_what_is_no_public_address_is_refused_however_it_is_spelled",
         "tests/crash/test_webhook_killed.py::test_a_delivery_is_resumed_after_kill_nine",
     ),
     19: (
         "the table of summer times; suspend by each policy; a clock set back; schedulers that race a thousand fires",
-        "tests/rules/test_fires.py::test_a_schedule_fires_as_the_table_says",
+        "tests/rules/schedules/test_fire_times.py::test_a_schedule_fires_as_the_table_says",
         f"{SUITE}/clocks.py::test_three_days_asleep",
         f"{SUITE}/clocks.py::test_a_clock_set_back_two_hours",
         (
             "tests/workers/test_faked_clock.py::"
             "test_suspend_a_clock_set_back_and_a_year_forward_make_the_jobs_of_the_policy"
         ),
-        "tests/stores/test_sqlite_schedules.py::test_two_schedulers_that_race_a_thousand_fires_make_one_job_each",
+        "tests/stores/sqlite/test_sqlite_schedules.py::test_two_schedulers_that_race_a_thousand_fires_make_one_job_each",
     ),
     20: (
         "kill -9 of one of four workers: everything completes, no token is used twice, explain has a reason",
@@ -273,12 +266,12 @@ def every_fire(schedule, now):
     """Make up for everything that was missed, whatever the policy."""
     if schedule.next_fire_at is None or schedule.next_fire_at > now:
         return None
-    later = [at for at in timetable.preview(schedule, schedule.next_fire_at, 200) if at.fire_at <= now]
+    later = [at for at in next_fire.preview(schedule, schedule.next_fire_at, 200) if at.fire_at <= now]
     times = (schedule.next_fire_at, *(at.fire_at for at in later))
-    return timetable.Round(times, 0, times[-1])
+    return next_fire.Round(times, 0, times[-1])
 
 
-PLACE = queuelines.place
+PLACE = queued.place
 #: Demand → check, what it is given, and how the right behaviour is taken out.
 NAIVE = {
     "1: whoever asks holds the queue": (
@@ -297,17 +290,17 @@ NAIVE = {
     "3: a retry is due at once": (
         "test_the_second_attempt_does_not_start_before_its_time_nor_after_a_restart",
         ("requeue",),
-        [(settle, "delay_s", lambda *_args: 0)],
+        [(complete, "delay_s", lambda *_args: 0)],
     ),
     "3: the delay is always the same": (
         "test_without_jitter_the_delays_are_ten_twenty_and_forty",
         ("requeue",),
-        [(settle, "delay_s", lambda backoff, *_args: backoff.base_s)],
+        [(complete, "delay_s", lambda backoff, *_args: backoff.base_s)],
     ),
     "4: a failure counts before its retry": (
         "test_a_member_whose_retry_succeeds_has_not_failed",
         ("requeue",),
-        [(groupfold, "counted_as", counted_at_once), (groupeffects, "counted_as", counted_at_once)],
+        [(groupfold, "counted_as", counted_at_once), (effects, "counted_as", counted_at_once)],
     ),
     "5: only the run ends": (
         "test_after_completion_nothing_is_left_for_three_recoveries",
@@ -327,27 +320,27 @@ NAIVE = {
     "8: attempts are counted from nothing": (
         "test_four_attempts_are_exactly_four_executions",
         ("requeue",),
-        [(settle, "is_last_attempt", lambda job: job.attempts >= job.max_attempts)],
+        [(complete, "is_last_attempt", lambda job: job.attempts >= job.max_attempts)],
     ),
     "9: a direct run is retried": (
         "test_it_is_not_tried_again_now_or_after_a_restart",
         ("fails",),
-        [(settle, "is_last_attempt", lambda _job: False)],
+        [(complete, "is_last_attempt", lambda _job: False)],
     ),
     "10: every report makes a retry": (
         "test_the_same_failure_reported_twice_makes_one_successor",
         (),
-        [(settle, "_late", retries_whatever_came_before)],
+        [(complete, "_late", retries_whatever_came_before)],
     ),
     "11: cancelled and completed is completed": (
         "test_the_status_follows_from_the_members",
         ("completed cancelled", OnFailure.CONTINUE, GroupStatus.PARTIAL),
-        [(groupfold, "status_of", status_by_failures), (groupeffects, "status_of", status_by_failures)],
+        [(groupfold, "status_of", status_by_failures), (effects, "status_of", status_by_failures)],
     ),
     "12: times are kept in seconds": (
         "test_with_equal_priority_and_position_five_microseconds_decide",
         (),
-        [(queuelines, "place", lambda job: (*PLACE(job)[:2], job.created_at[:19], job.job_id))],
+        [(queued, "place", lambda job: (*PLACE(job)[:2], job.created_at[:19], job.job_id))],
     ),
     "13: a direct job is made first and leased then": (
         "test_it_runs_from_its_first_moment_in_one_commit",
@@ -377,12 +370,12 @@ NAIVE = {
     "19: every missed fire is made up for": (
         "test_three_days_of_suspend",
         (CatchUp.LATEST, 1, 71),
-        [(firing, "due", every_fire)],
+        [(fire, "due", every_fire)],
     ),
     "21: first come, first served": (
         "test_higher_priority_first_then_first_come_ten_times",
         (),
-        [(queuelines, "place", lambda job: (0, *PLACE(job)[1:]))],
+        [(queued, "place", lambda job: (0, *PLACE(job)[1:]))],
     ),
 }
 #: What a check that goes red may raise: its own word, a refusal it did not expect, or one value too many or too few.
@@ -412,14 +405,14 @@ def test_a_summer_time_that_is_not_minded_is_found_by_the_table(guard, monkeypat
         return [row for row in golden if found_for(row) != row["fires"]]
 
     assert wrong() == []
-    monkeypatch.setattr(fires, guard, lambda *_args: False)
+    monkeypatch.setattr(fire_times, guard, lambda *_args: False)
     assert len(wrong()) > 5
 
 
 def found_for(row):
     """Give the fires of a row of the table."""
     after, before = (datetime.fromisoformat(row[end]).replace(tzinfo=UTC) for end in ("after", "before"))
-    found = fires.fires_after(parse_cron(row["cron"]), fires.parse_zone(row["zone"]), after)
+    found = fire_times.fires_after(parse_cron(row["cron"]), fire_times.parse_zone(row["zone"]), after)
     return [f"{at:%Y-%m-%dT%H:%M}" for at in takewhile(lambda at: at < before, found)]
 
 

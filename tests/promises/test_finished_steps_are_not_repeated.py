@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from holdfast import Holdfast
-from holdfast.model.kinds import ActivityCompleted, OrchestrationCompleted, StepCompleted
-from holdfast.points import reach
+from holdfast.failpoints import reach
+from holdfast.model.workflows.event_kinds import ActivityCompleted, OrchestrationCompleted, StepCompleted
 from holdfast.testing import killed_at
 
 PARTS = ("reserve", "charge", "ship", "mail")

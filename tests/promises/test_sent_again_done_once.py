@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.points import listening
+from holdfast.failpoints import listening
 from holdfast.stores.opening import open_store
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.commands import SAMPLES

@@ -3,15 +3,15 @@
 import msgspec
 from world import World
 
-from holdfast.engine.flowadmission import admitted_flow
-from holdfast.model import flowcommands as f
-from holdfast.model import kinds
+from holdfast.engine.workflow_admission import admitted_flow
 from holdfast.model.commands import EndSessions, Expire, Prune
-from holdfast.model.decisions import decision_id
-from holdfast.model.details import Category, ErrorDetails
-from holdfast.model.history import Event
-from holdfast.model.instances import InstanceStatus
-from holdfast.model.workitems import (
+from holdfast.model.error_details import Category, ErrorDetails
+from holdfast.model.workflows import commands as f
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.decisions import decision_id
+from holdfast.model.workflows.history import Event
+from holdfast.model.workflows.instances import InstanceStatus
+from holdfast.model.workflows.work_items import (
     ActivityCompleted,
     ActivityExecute,
     QueueMessage,
@@ -19,7 +19,7 @@ from holdfast.model.workitems import (
     StartOrchestration,
     TimerFired,
 )
-from holdfast.stores.beside.memory import MemoryBlobs
+from holdfast.stores.sidecar.memory import MemoryBlobs
 from holdfast.testing.clock import ManualClock
 
 encode = msgspec.json.encode
@@ -63,7 +63,7 @@ def event(event_id, kind, name="i", execution=1, **more):
 
 
 def first(name="i", execution=1):
-    return event(1, kinds.OrchestrationStarted(name="flow", version="1.0.0", input="{}"), name, execution)
+    return event(1, event_kinds.OrchestrationStarted(name="flow", version="1.0.0", input="{}"), name, execution)
 
 
 def delta(*events):
@@ -74,7 +74,7 @@ def reset_of(w, name="i", **more):
     """A reset of an instance to its first event."""
     execution = w.tables.executions(name)[-1]
     number = execution.execution_id
-    end = event(2**31 - 1, kinds.OrchestrationFailed(details=GIVEN_UP), name, number)
+    end = event(2**31 - 1, event_kinds.OrchestrationFailed(details=GIVEN_UP), name, number)
     given = {
         "history_id": execution.history_id,
         "last_event_id": execution.last_event_id,
@@ -123,9 +123,9 @@ def flowing():
     w.do(f.FetchMore(token=token))
     w.wait(20)
     w.do(f.RenewTurn(token=token, lock_s=30.0))
-    asked = event(4, kinds.DecisionRequested(prompt="?", options=("yes",)))
-    w.ack(token, event(3, kinds.KeyValueSet(key="k", value="v")), asked, hold_s=30.0)
-    w.ack(token, event(5, kinds.CustomStatusUpdated(status="half")), cancelled_timers=(3,))
+    asked = event(4, event_kinds.DecisionRequested(prompt="?", options=("yes",)))
+    w.ack(token, event(3, event_kinds.KeyValueSet(key="k", value="v")), asked, hold_s=30.0)
+    w.ack(token, event(5, event_kinds.CustomStatusUpdated(status="half")), cancelled_timers=(3,))
     said = f.NewMessage(item=raw(QueueMessage(instance="i", name="@decision/4", data='{"chosen":"yes","by":"me"}')))
     w.do(f.AnswerDecision(decision_id=decision_id("i", 1, 4), message=said, chosen="yes", by="me"))
     turn = w.fetch()

@@ -8,8 +8,8 @@ from world import World, content, new, replay
 
 from holdfast.model import commands as c
 from holdfast.model.events import JobChanges, QueueChanges
-from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.outcomes import Refusal, Reported
+from holdfast.model.workflows.commands import FlowCommand
 from holdfast.rules.decide import Plan, Telling
 
 # A cell says what the command does to the job in that state.

@@ -30,7 +30,7 @@ from holdfast.model.events import QueueChanges
 from holdfast.model.jobs import Backoff, Job, RetryMode
 from holdfast.model.schedules import NewSchedule, Overlap
 from holdfast.rules.explain import COUNTED, explain
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing import ManualClock
 
 

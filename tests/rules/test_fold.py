@@ -21,11 +21,11 @@ from holdfast.model.schedules import CatchUp, NewSchedule, Schedule, ScheduleCha
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.times import later
 from holdfast.model.webhooks import NewWebhook
-from holdfast.rules.changes import Stamp
 from holdfast.rules.decide import decide
-from holdfast.rules.draws import Draws
 from holdfast.rules.fold import _FOLDS, fold
+from holdfast.rules.fold_changes import Stamp
 from holdfast.rules.invariants import violations
+from holdfast.rules.random_source import Draws
 
 STATUSES = list(JobStatus)
 # Rows and columns of the state table; None: folding the pair raises CorruptState.

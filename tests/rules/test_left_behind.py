@@ -10,7 +10,7 @@ from holdfast.model.events import decode_event
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Refusal
 from holdfast.model.payloads import NULL
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 
 ARTIFACTS = msgspec.Raw(b'[{"name":"out.csv","size":3}]')
 PROGRESS = msgspec.Raw(b'{"fraction":0.5}')

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from flowworld import FlowWorld, again, delta, event, first, fork_of, raw, reset_of
 
-from holdfast.model import flowcommands as f
-from holdfast.model import kinds
 from holdfast.model.events import JobCancelled, TurnExpired
-from holdfast.model.instances import Instance, InstanceStatus, Turn
 from holdfast.model.outcomes import Refusal
-from holdfast.model.reasons import blocked_reason
-from holdfast.model.workitems import ActivityExecute, QueueMessage, TimerFired
-from holdfast.rules.rewinding import changed_keys
+from holdfast.model.workflows import commands as f
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.block_reasons import blocked_reason
+from holdfast.model.workflows.instances import Instance, InstanceStatus, Turn
+from holdfast.model.workflows.work_items import ActivityExecute, QueueMessage, TimerFired
+from holdfast.rules.workflows.rewind import changed_keys
 
 TEXT = msgspec.Raw(b'"v"')
 
@@ -81,12 +81,12 @@ def test_messages_that_are_delivered_again_stand_where_they_stood():
 
 def test_keys_are_what_they_were_when_the_copied_execution_began():
     w = begun(
-        event(2, kinds.KeyValueSet(key="own", value="1")),
-        event(3, kinds.KeyValueSet(key="shared", value="2")),
+        event(2, event_kinds.KeyValueSet(key="own", value="1")),
+        event(3, event_kinds.KeyValueSet(key="shared", value="2")),
         metadata=f.Metadata(status=InstanceStatus.FAILED),
     )
     base = (f.KeyWish(key="shared", value=msgspec.Raw(b'"0"')),)
-    part = delta(first(), event(2, kinds.KeyValueSet(key="own", value="1")))
+    part = delta(first(), event(2, event_kinds.KeyValueSet(key="own", value="1")))
     w.do(reset_of(w, keys=base, begins=part, until=2))
     found = {one.key: (bytes(one.value), bytes(one.live)) for one in w.tables.keys("i")}
     assert found == {"own": (b"null", b'"1"'), "shared": (b'"0"', b'"0"')}
@@ -138,7 +138,7 @@ def test_a_fork_changes_nothing_of_its_origin_but_the_name():
 
 def test_a_copy_without_a_first_event_is_refused():
     w = begun(metadata=f.Metadata(status=InstanceStatus.FAILED))
-    for bad in (delta(), delta(event(1, kinds.PatchRecorded(id="p")))):
+    for bad in (delta(), delta(event(1, event_kinds.PatchRecorded(id="p")))):
         assert code(w.decide(reset_of(w, begins=bad))) == "invalid_value"
         assert code(w.decide(fork_of(w, begins=bad))) == "invalid_value"
     assert code(w.decide(fork_of(w, new=""))) == "invalid_value"

@@ -7,11 +7,11 @@ from holdfast.model.events import decode_event, encode_event
 from holdfast.model.jobs import Backoff, Job, KeyHold, KeyScope, RetryMode
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp, later
-from holdfast.rules.changes import Stamp
 from holdfast.rules.decide import decide
-from holdfast.rules.draws import Draws
+from holdfast.rules.fold_changes import Stamp
 from holdfast.rules.invariants import violations
-from holdfast.stores.batch import BatchTables
+from holdfast.rules.random_source import Draws
+from holdfast.stores.memory.batch import BatchTables
 
 START = Timestamp("2026-01-01T00:00:00.000000Z")
 STEADY = Backoff(jitter=0)

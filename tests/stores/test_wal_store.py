@@ -24,12 +24,12 @@ from holdfast.errors import (
     StoreReadOnly,
     UnknownEvent,
 )
+from holdfast.failpoints import listening
 from holdfast.journal import Journal, JournalOptions
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.jobs import Job
 from holdfast.model.records import TABLES
-from holdfast.points import listening
-from holdfast.stores import upkeep
+from holdfast.stores import check_and_repair
 from holdfast.stores.opening import open_store
 from holdfast.stores.wal import WalStore
 from holdfast.testing import ManualClock, SimFS
@@ -435,8 +435,8 @@ def test_a_log_whose_newest_segment_was_lost_is_refused_until_the_loss_is_accept
     newest.unlink()
     with pytest.raises(LogMissing, match="is gone"):
         open_store(url)
-    assert [finding.code for finding in upkeep.check(url)] == ["log_missing"]
-    upkeep.plan_repair(url, accept_snapshot=True).apply()
+    assert [finding.code for finding in check_and_repair.check(url)] == ["log_missing"]
+    check_and_repair.plan_repair(url, accept_snapshot=True).apply()
     again = open_store(url)
     with again.read() as view:
         assert [job.job_id for job in view.all(Job)] == ["a"]

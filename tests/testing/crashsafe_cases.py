@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from holdfast.app.codec import SignatureCodec
-from holdfast.flows import face as hf
-from holdfast.flows.definitions import Definition
-from holdfast.flows.workflows import Workflow, activity
+from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.workflows.api import context as hf
+from holdfast.workflows.api.definitions import Definition
+from holdfast.workflows.api.workflow import Workflow, activity
 
 
 def workflow(function, **options):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.journal import fs
+from holdfast.journal import filesystem
 from holdfast.testing.bench.dir import run
 
 
 def test_every_row_is_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(fs, "_sync", lambda _fd, *, metadata: None)  # nor how fast the disk is
+    monkeypatch.setattr(filesystem, "_sync", lambda _fd, *, metadata: None)  # nor how fast the disk is
     rows = list(run(tmp_path, commits=4, sizes=(30,), pending=60))
     assert [row.name for row in rows] == [
         "dir: create, single commits",

@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.engine.maintenance import recover
-from holdfast.flows.provider import Provider, StartOrchestration
 from holdfast.testing import ManualClock, SimCrash
 from holdfast.testing.crashsafe import grounds
 from holdfast.testing.crashsafe.grounds import STORES, Mortal, ground_for
+from holdfast.workflows.provider import Provider, StartOrchestration
 
 
 class Life:

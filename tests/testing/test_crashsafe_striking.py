@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from holdfast.model.events.flows import MessageStored, TurnExpired, TurnLocked
 from holdfast.model.events.jobs import JobCompleted
+from holdfast.model.events.workflows import MessageStored, TurnExpired, TurnLocked
 from holdfast.testing.crashsafe.faults import Fault, What
 from holdfast.testing.crashsafe.striking import Strikes
 from holdfast.testing.simfs import SimCrash

@@ -7,7 +7,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease
 from holdfast.model.ids import JobId
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.harness import new_job
 from holdfast.testing.oracle import Oracle, complaints

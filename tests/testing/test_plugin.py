@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from holdfast.points import reach
+from holdfast.failpoints import reach
 
 
 def pytest_run(where, source):

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from holdfast.errors import NondeterminismError
-from holdfast.flows import face as hf
 from holdfast.testing.flows import World
 from holdfast.testing.replaying import replay
+from holdfast.workflows.api import context as hf
 
 ran = []
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.journal.fs import FS, LockHeld, atomic_write, write_all
+from holdfast.journal.filesystem import FS, LockHeld, atomic_write, write_all
 from holdfast.testing import SimCrash, SimFS
 from holdfast.testing.simdisk import BLOCK, Dir, File, disk_of
 

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import Cancel, Fatal, Holdfast, Retry, Snooze
 from holdfast.errors import InvalidOperation, JobFailed
+from holdfast.failpoints import listening
 from holdfast.model.commands import Enqueue, Lease, NewJob
-from holdfast.points import listening
 from holdfast.testing import ManualClock, assert_enqueued, drain, enqueued, inline, use
 
 

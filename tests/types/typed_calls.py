@@ -8,7 +8,7 @@ from sqlite3 import Connection
 from typing import Any, Literal, assert_type
 
 from holdfast import Backoff, Group, Holdfast, Job, Shell, Task
-from holdfast.app.tasks import AsyncTask
+from holdfast.app.tasks.task import AsyncTask
 from holdfast.errors import WorkFailed
 from holdfast.model.commands import NewJob
 from holdfast.model.groups import Group as GroupRecord
@@ -19,7 +19,7 @@ from holdfast.model.logs import LogLine
 from holdfast.model.outcomes import GroupCancelled
 from holdfast.model.workers import Progress, WorkerInfo
 from holdfast.rules.explain import Reason
-from holdfast.workers.shell import Command, ShellResult
+from holdfast.workers.handlers.shell import Command, ShellResult
 
 hf = Holdfast("memory:")
 

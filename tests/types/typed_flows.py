@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
 
-from holdfast.app.codec import SignatureCodec
-from holdfast.flows import face as hf
-from holdfast.flows.definitions import Definitions
-from holdfast.flows.face import Pending
-from holdfast.flows.workflows import Activity, Register, Started, Workflow, activity
+from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.workflows.api import context as hf
+from holdfast.workflows.api.context import Pending
+from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.workflow import Activity, Register, Started, Workflow, activity
 
 definitions = Definitions(SignatureCodec)
 register = Register(definitions, SignatureCodec)

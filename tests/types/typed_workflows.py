@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any, assert_type
 
 from holdfast import Holdfast, Instance, Workflow
-from holdfast.app.decisions import DecisionState
-from holdfast.app.instancestate import InstanceState
-from holdfast.flows.face import Pending
-from holdfast.model.history import Event
+from holdfast.app.workflows.decisions import DecisionState
+from holdfast.app.workflows.state import InstanceState
+from holdfast.model.workflows.history import Event
 from holdfast.rules.explain import Reason
 from holdfast.testing import assert_crash_safe, replay, virtual, workflow_histories
 from holdfast.testing.replaying import ReplayResult
+from holdfast.workflows.api.context import Pending
 
 hf = Holdfast("memory:")
 

@@ -1,7 +1,7 @@
 """What a checker must refuse, line by line: each line marked `wrong`, and no other. Never run."""
 
 from holdfast import Holdfast, Job
-from holdfast.app.options import Options
+from holdfast.app.tasks.options import Options
 
 hf = Holdfast("memory:")
 

@@ -1,9 +1,9 @@
 """What a checker must refuse of workflows: each line that is marked, and no other. Never run."""
 
-from holdfast.app.codec import SignatureCodec
-from holdfast.flows import face as hf
-from holdfast.flows.definitions import Definitions
-from holdfast.flows.workflows import Register, activity
+from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.workflows.api import context as hf
+from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.workflow import Register, activity
 
 definitions = Definitions(SignatureCodec)
 register = Register(definitions, SignatureCodec)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from coordinators import running
 
-from holdfast.stores.http import calling
+from holdfast.stores.http import channel
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing.faultproxy import FaultProxy
 
@@ -45,5 +45,5 @@ def pair(tmp_path_factory):
 @pytest.fixture
 def brief_pauses(monkeypatch):
     """Whoever sends again does so at once."""
-    monkeypatch.setattr(calling, "FIRST_S", 0.001)
-    monkeypatch.setattr(calling, "LONGEST_S", 0.01)
+    monkeypatch.setattr(channel, "FIRST_S", 0.001)
+    monkeypatch.setattr(channel, "LONGEST_S", 0.01)

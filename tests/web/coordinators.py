@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 
-from holdfast.web.serving import Listening, Serving
+from holdfast.web.server.serving import Listening, Serving
 
 
 @contextmanager

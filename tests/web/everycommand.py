@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model import commands as c
-from holdfast.model import flowcommands as f
-from holdfast.model import kinds
-from holdfast.model.decisions import decision_id
-from holdfast.model.details import Category, ErrorDetails
+from holdfast.model.error_details import Category, ErrorDetails
 from holdfast.model.events.jobs import JobChanges
 from holdfast.model.events.queues import QueueChanges
-from holdfast.model.history import Event
-from holdfast.model.instances import InstanceStatus
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.times import later, stamp
 from holdfast.model.webhooks import NewWebhook, WebhookChanges
-from holdfast.model.workitems import (
+from holdfast.model.workflows import commands as f
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.decisions import decision_id
+from holdfast.model.workflows.history import Event
+from holdfast.model.workflows.instances import InstanceStatus
+from holdfast.model.workflows.work_items import (
     ActivityCompleted,
     ActivityExecute,
     QueueMessage,
@@ -53,7 +53,7 @@ def event(event_id, kind, name):
 
 
 def first(name):
-    return event(1, kinds.OrchestrationStarted(name="flow", version="1.0.0", input="{}"), name)
+    return event(1, event_kinds.OrchestrationStarted(name="flow", version="1.0.0", input="{}"), name)
 
 
 def delta(*events):
@@ -144,7 +144,9 @@ HISTORY = [
     f.ParkMessages(token=10, messages=()),
     f.AckTurn(token=10, execution_id=1, delta=delta()),
     f.AppendHistory(
-        instance_id="i", execution_id=1, delta=delta(event(2, kinds.OrchestrationCancelRequested(reason="r"), "i"))
+        instance_id="i",
+        execution_id=1,
+        delta=delta(event(2, event_kinds.OrchestrationCancelRequested(reason="r"), "i")),
     ),
     f.StartActivity(activity=activity("act")),
     f.FetchActivity(worker_id="w", lease_s=30.0, queues=("default",)),

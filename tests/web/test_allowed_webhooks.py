@@ -9,7 +9,7 @@ from coordinators import running
 from holdfast import Holdfast
 from holdfast.errors import InvalidValue
 from holdfast.testing.receiver import LOOPBACK, Receiver
-from holdfast.web.serving import Listening, Serving
+from holdfast.web.server.serving import Listening, Serving
 
 
 def test_a_coordinator_delivers_into_a_network_that_is_named_to_it(tmp_path):

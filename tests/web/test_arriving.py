@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.engine.engine import Engine
-from holdfast.stores.memory import MemoryStore
-from holdfast.web.guard import Door
-from holdfast.web.limits import Limits
-from holdfast.web.quotas import SMALL
+from holdfast.stores.memory.store import MemoryStore
+from holdfast.web.middleware.auth import Door
+from holdfast.web.middleware.rate_limits import SMALL
 from holdfast.web.routes import application
+from holdfast.web.server.limits import Limits
 
 LIMITS = Limits(body=4 * SMALL, bodies=4 * SMALL)
 

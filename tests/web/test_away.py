@@ -11,14 +11,14 @@ from coordinators import running
 
 from holdfast import Holdfast
 from holdfast.errors import StoreBusy, StoreError
+from holdfast.failpoints import listening
 from holdfast.model.commands import Lease
-from holdfast.points import listening
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import dump_of
 from holdfast.testing.faultproxy import Fault, FaultProxy, Weather, first_time
-from holdfast.workers import ending, messenger
-from holdfast.workers.holding import Hold
+from holdfast.workers import remote_calls, shutdown
+from holdfast.workers.reservation_keeper import Hold
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20
@@ -28,9 +28,9 @@ ONCE = sorted({Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_REQUEST, Fault.C
 
 @pytest.fixture(autouse=True)
 def _brief_ends(monkeypatch, brief_pauses):
-    monkeypatch.setattr(messenger, "FIRST_S", 0.001)
-    monkeypatch.setattr(messenger, "LONGEST_S", 0.01)
-    monkeypatch.setattr(ending, "LEAVE_S", 0.1)
+    monkeypatch.setattr(remote_calls, "FIRST_S", 0.001)
+    monkeypatch.setattr(remote_calls, "LONGEST_S", 0.01)
+    monkeypatch.setattr(shutdown, "LEAVE_S", 0.1)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_worker_that_could_not_report_says_so_when_it_ends(proxy, near):
 
 def test_handlers_are_stopped_while_no_answer_comes(proxy, near, clock, monkeypatch):
     """The lease ends by the worker's own clock, and a timeout does not wait for the coordinator."""
-    monkeypatch.setattr(messenger, "BEAT_S", 0.01)
+    monkeypatch.setattr(remote_calls, "BEAT_S", 0.01)
     with Holdfast(proxy.url, clock=clock) as hf:
         gate = Gate(hf)
         job = near.task(name="waits")(lambda: None).enqueue()
@@ -195,7 +195,7 @@ def test_handlers_are_stopped_while_no_answer_comes(proxy, near, clock, monkeypa
 def test_a_worker_cut_off_past_its_lease_is_refused_when_it_reports_and_replay_agrees(
     tmp_path, clock, way, monkeypatch
 ):
-    monkeypatch.setattr(messenger, "BEAT_S", 0.01)
+    monkeypatch.setattr(remote_calls, "BEAT_S", 0.01)
     url = f"wal:{tmp_path / 'jobs'}"
     with (
         running(url, clock=clock) as serving,
@@ -309,7 +309,7 @@ def test_a_report_is_given_up_a_minute_after_its_lease_has_ended(proxy, near, cl
         # Away from the report on: whoever looks before has somebody to ask.
         with listening("pump.sending", proxy.refuse), listening("messenger.pausing", wait):
             drive(w, lambda: w.pump.lost)
-        assert tries[-1] < 30 + messenger.RESENT_S <= tries[-1] + 5
+        assert tries[-1] < 30 + remote_calls.RESENT_S <= tries[-1] + 5
         assert w.pump.unreported == 0
         w.slots.close()
 

@@ -17,15 +17,15 @@ from coordinators import running
 from rawhttp import dial, head, say
 
 from holdfast.errors import StoreFailed, StoreLocked
-from holdfast.journal.fs import OsFS
+from holdfast.failpoints import listening
+from holdfast.journal.filesystem import OsFS
 from holdfast.model.commands import Enqueue
-from holdfast.points import listening
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.opening import open_store
 from holdfast.stores.wal import WalStore
 from holdfast.testing.conformance.harness import new_job
-from holdfast.web import serving as serving_module
-from holdfast.web.serving import Listening, Serving
+from holdfast.web.server import serving as serving_module
+from holdfast.web.server.serving import Listening, Serving
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 
@@ -194,8 +194,8 @@ def test_a_second_signal_ends_it_at_once_and_loses_nothing(tmp_path):
 
 RECOVERS_FOR_EVER = """
 import os, sys, threading
-from holdfast.points import listening
-from holdfast.web.serving import Listening, Serving
+from holdfast.failpoints import listening
+from holdfast.web.server.serving import Listening, Serving
 
 def hold():
     os.write(1, serving.url.encode() + b"\\n")

@@ -9,9 +9,9 @@ import pytest
 from coordinators import running
 from rawhttp import dial, head, hear
 
-from holdfast.stores.http.calling import _AGAIN
-from holdfast.web import serving
-from holdfast.web.coordinator import Coordinator
+from holdfast.stores.http.channel import _AGAIN
+from holdfast.web.coordinator.coordinator import Coordinator
+from holdfast.web.server import serving
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from rawhttp import dial
 
-from holdfast.web import protocol
+from holdfast.web.server import http_protocol
 
 
 def _posted(coordinator, body):
@@ -32,7 +32,7 @@ HEAD = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000
 
 
 def test_who_sends_without_end_is_cut_after_so_many_bytes(coordinator, monkeypatch):
-    monkeypatch.setattr(protocol, "LINGER_S", 1000.0)
+    monkeypatch.setattr(http_protocol, "LINGER_S", 1000.0)
     with dial(coordinator.url) as line:
         line.sendall(HEAD)
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -40,7 +40,7 @@ def test_who_sends_without_end_is_cut_after_so_many_bytes(coordinator, monkeypat
 
 
 def test_who_sends_nothing_more_is_cut_after_a_while(coordinator, monkeypatch):
-    monkeypatch.setattr(protocol, "LINGER_S", 0.2)
+    monkeypatch.setattr(http_protocol, "LINGER_S", 0.2)
     with dial(coordinator.url) as line:
         line.sendall(HEAD)
         text = b""

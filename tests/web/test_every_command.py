@@ -12,7 +12,7 @@ from everycommand import HISTORY, LAST
 
 from holdfast.model.commands import Command
 from holdfast.model.outcomes import Leased, Refusal, encode_outcome
-from holdfast.rules.access import _OWN
+from holdfast.rules.access.roles import _OWN
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.testing.faultproxy import Fault, FaultProxy, first_time

@@ -17,9 +17,9 @@ from holdfast.model import commands as c
 from holdfast.model.events.queues import QueueChanges
 from holdfast.model.records import TABLES
 from holdfast.model.times import stamp
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.ordered import OrderedSet
-from holdfast.stores.tables import Tables
+from holdfast.stores.memory.indexes.sorted_set import OrderedSet
+from holdfast.stores.memory.store import MemoryStore
+from holdfast.stores.memory.tables import Tables
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import new_job
 

@@ -13,8 +13,8 @@ from rawhttp import dial, head, hear, say
 from uvicorn.server import ServerState
 
 from holdfast.stores.http.wire import Commands, encode
-from holdfast.web.connections import Connections
-from holdfast.web.protocol import AHEAD, Conversation
+from holdfast.web.server.connections import Connections
+from holdfast.web.server.http_protocol import AHEAD, Conversation
 
 COMMANDS = "/api/v1/commands"
 NEXT = head("/readyz")

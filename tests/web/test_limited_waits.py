@@ -9,9 +9,9 @@ import pytest
 from coordinators import running
 
 from holdfast import Holdfast
-from holdfast.app.jobs import Job
+from holdfast.app.handles.job import Job
 from holdfast.errors import StoreBusy
-from holdfast.points import listening
+from holdfast.failpoints import listening
 from holdfast.testing import ManualClock
 
 pytestmark = pytest.mark.usefixtures("brief_pauses")

@@ -13,16 +13,16 @@ import pytest
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import tick
 from holdfast.errors import StoreFailed
-from holdfast.journal.fs import OsFS
+from holdfast.journal.filesystem import OsFS
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Bury, Cancel, Complete, Enqueue, Expire, Extend, Fail, Lease, NewJob, Retention
 from holdfast.model.workers import WorkerInfo
 from holdfast.stores.opening import open_store
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.harness import new_job
-from holdfast.web.coordinator import Coordinator
-from holdfast.web.exposition import Family, exposed
+from holdfast.web.coordinator.coordinator import Coordinator
 from holdfast.web.metrics import families
+from holdfast.web.prometheus import Family, exposed
 
 #: The names of the contract, and those of the journal.
 LISTED = [

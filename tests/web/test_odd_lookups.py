@@ -28,7 +28,7 @@ from holdfast.stores.http.lookups import LOOK_UPS
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.protocol import View
 from holdfast.testing import ManualClock
-from holdfast.web.limits import Limits
+from holdfast.web.server.limits import Limits
 
 BACKINGS = ("memory", "sqlite", "wal", "dir")
 ROLES = {"admin": None, "within": ("home", ""), "client": None}
@@ -202,7 +202,7 @@ def test_a_stumble_of_ours_is_a_500_that_tells_nothing_and_is_logged(clients, mo
         message = "ours"
         raise KeyError(message)
 
-    monkeypatch.setattr("holdfast.web.looking.shown", broken)
+    monkeypatch.setattr("holdfast.web.remote_store.lookups.shown", broken)
     answer = look(clients["memory"], "counts", {})
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert answer.headers["x-content-type-options"] == "nosniff"

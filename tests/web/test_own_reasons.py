@@ -9,8 +9,8 @@ import pytest
 from coordinators import running
 
 from holdfast import Holdfast
-from holdfast.app.instances import Instance
-from holdfast.app.jobs import Job
+from holdfast.app.handles.job import Job
+from holdfast.app.workflows.handle import Instance
 from holdfast.errors import Forbidden, JobNotFound, WorkflowNotFound
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Lease, Retry, SetQueue

@@ -10,11 +10,11 @@ import pytest
 from coordinators import running
 
 from holdfast import Holdfast
-from holdfast.app.instances import Instance
+from holdfast.app.workflows.handle import Instance
 from holdfast.errors import Forbidden, InvalidOperation, WorkflowFinished, WorkflowNotFound
 from holdfast.model.access import Access, Role
-from holdfast.model.flowcommands import NewMessage, StartInstance
-from holdfast.model.workitems import StartOrchestration, encode_item
+from holdfast.model.workflows.commands import NewMessage, StartInstance
+from holdfast.model.workflows.work_items import StartOrchestration, encode_item
 from holdfast.stores.http.store import HttpStore
 
 ROLES = {"shop": Role.CLIENT, "rival": Role.CLIENT, "worker": Role.WORKER, "reader": Role.READER, "admin": Role.ADMIN}

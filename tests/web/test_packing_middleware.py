@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from coordinators import running
 
+from holdfast.failpoints import listening
 from holdfast.model.commands import Enqueue
-from holdfast.points import listening
-from holdfast.stores.http.packing import packed
+from holdfast.stores.http.compression import packed
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.protocol import JobQuery
 from holdfast.testing.conformance.harness import new_job

@@ -13,7 +13,7 @@ from holdfast.model.times import moment
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import ManualClock
-from holdfast.web.coordinator import FULL_S, Coordinator
+from holdfast.web.coordinator.coordinator import FULL_S, Coordinator
 
 
 def readiness(url):

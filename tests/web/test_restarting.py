@@ -7,9 +7,9 @@ import threading
 from coordinators import running
 
 from holdfast import Holdfast
+from holdfast.failpoints import listening
 from holdfast.model.commands import Complete, Enqueue, Lease
 from holdfast.model.jobs import Job
-from holdfast.points import listening
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing.conformance.harness import new_job
 

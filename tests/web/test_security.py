@@ -21,11 +21,11 @@ from rawhttp import dial, head, hear, say
 from holdfast.errors import PayloadTooLarge, StoreBusy, Unauthorized
 from holdfast.model.access import Access, Role
 from holdfast.model.commands import Enqueue
-from holdfast.stores import accessfile
+from holdfast.stores import access_file
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.http.wire import Commands, encode
 from holdfast.testing.conformance.harness import new_job
-from holdfast.web.limits import Limits
+from holdfast.web.server.limits import Limits
 
 NOW = "2026-01-06T10:15:30.000000Z"
 NASTY = "<script>alert(1)</script>"
@@ -313,16 +313,16 @@ def test_thousands_of_idle_connections_keep_nobody_out(tmp_path, descriptors, id
 
 def test_a_revoked_token_is_refused_at_the_next_request_and_its_streams_end(tmp_path):
     file = tmp_path / "access.json"
-    token = accessfile.add(file, "ci", (Role.ADMIN,), None, NOW)
+    token = access_file.add(file, "ci", (Role.ADMIN,), None, NOW)
     with running(f"wal:{tmp_path / 'jobs'}", access_file=file) as serving:
         store = HttpStore.open(serving.url, access_token=token)
         # The stream shows what has happened, then waits.
         asked = {"Authorization": f"Bearer {token}"}
         with httpx2.stream("GET", f"{serving.url}/api/v1/feed?after=0", headers=asked, timeout=20) as stream:
-            accessfile.revoke(file, "ci")
+            access_file.revoke(file, "ci")
             with pytest.raises(Unauthorized, match="not known"):
                 store.decide([Enqueue(jobs=(new_job("late"),))])
-            other = HttpStore.open(serving.url, access_token=accessfile.add(file, "new", (Role.CLIENT,), None, NOW))
+            other = HttpStore.open(serving.url, access_token=access_file.add(file, "new", (Role.CLIENT,), None, NOW))
             other.decide([Enqueue(jobs=(new_job("next"),))])
             assert b"next" not in b"".join(stream.iter_bytes())
         store.close()
@@ -331,11 +331,11 @@ def test_a_revoked_token_is_refused_at_the_next_request_and_its_streams_end(tmp_
 
 def test_revoking_the_last_token_lets_nobody_in(tmp_path):
     file = tmp_path / "access.json"
-    token = accessfile.add(file, "ci", (Role.ADMIN,), None, NOW)
+    token = access_file.add(file, "ci", (Role.ADMIN,), None, NOW)
     listening = {"host": "0.0.0.0", "access_file": file, "behind_proxy": ("127.0.0.1",)}
     with running(f"wal:{tmp_path / 'jobs'}", **listening) as serving:
         assert say(serving.url, head("/api/v1/facing", Authorization=f"Bearer {token}")).status == 200
-        accessfile.revoke(file, "ci")
+        access_file.revoke(file, "ci")
         assert say(serving.url, head("/api/v1/facing", Authorization=f"Bearer {token}")).status == 401
         assert say(serving.url, head("/api/v1/facing")).status == 401
         assert say(serving.url, head("/healthz")).status == 200

@@ -7,8 +7,8 @@ import resource
 import pytest
 
 from holdfast.errors import InvalidValue
-from holdfast.web.limits import Limits, limits_of
-from holdfast.web.serving import RESERVED, _most_connections
+from holdfast.web.server.limits import Limits, limits_of
+from holdfast.web.server.serving import RESERVED, _most_connections
 
 
 def test_limits_are_read_by_name():

@@ -14,13 +14,13 @@ from holdfast import Holdfast
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidOperation, InvalidValue, StoreBusy
 from holdfast.model.access import Role
-from holdfast.stores import accessfile
+from holdfast.stores import access_file
 from holdfast.stores.http.store import HttpStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.web.guard import Door, Guard
-from holdfast.web.keyring import Keyring
+from holdfast.stores.memory.store import MemoryStore
+from holdfast.web.coordinator.access_tokens import Keyring
+from holdfast.web.middleware.auth import Door, Guard
 from holdfast.web.routes import application
-from holdfast.web.serving import Listening, Serving, _networks
+from holdfast.web.server.serving import Listening, Serving, _networks
 
 NOW = "2026-01-06T10:15:30.000000Z"
 
@@ -31,7 +31,7 @@ def file(tmp_path):
 
 
 def test_a_worker_works_over_tls_for_who_shows_the_right_certificate(tmp_path, file, pair, monkeypatch):
-    token = accessfile.add(file, "ci", (Role.ADMIN,), None, NOW)
+    token = access_file.add(file, "ci", (Role.ADMIN,), None, NOW)
     tls = {"tls_cert": pair[0], "tls_key": pair[1], "access_file": file, "host": "0.0.0.0"}
     with running(f"wal:{tmp_path / 'jobs'}", **tls) as serving:
         url = f"https://localhost:{serving.url.rpartition(':')[2]}"
@@ -65,7 +65,7 @@ def test_what_is_not_safe_is_not_started(tmp_path, file, pair):
             Serving(store, Listening(host=host, port=0, access_file=file, tls_cert=cert, tls_key=key))
     with pytest.raises(InvalidOperation, match="no access token"):
         Serving(store, Listening(port=0, behind_proxy=("127.0.0.1",)))
-    accessfile.add(file, "ci", (Role.ADMIN,), None, NOW)
+    access_file.add(file, "ci", (Role.ADMIN,), None, NOW)
     with pytest.raises(InvalidOperation, match="in the clear"):
         Serving(store, Listening(host="0.0.0.0", port=0, access_file=file))
     with pytest.raises(InvalidValue, match="belong together"):
@@ -99,7 +99,7 @@ def test_what_is_not_safe_is_not_started(tmp_path, file, pair):
     ],
 )
 def test_behind_a_proxy_only_it_is_heard_and_everybody_needs_a_token(file, peer, headers, status):
-    token = accessfile.add(file, "ci", (Role.ADMIN,), None, NOW)
+    token = access_file.add(file, "ci", (Role.ADMIN,), None, NOW)
     door = Door(is_local=False, keyring=Keyring(file=file), proxies=_networks(["10.0.0.7"]))
     asked = {name: value for name, value in headers.items() if name != "token"}
     if headers.get("token"):

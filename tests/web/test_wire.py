@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from coordinators import running
 
-from holdfast.points import listening
+from holdfast.failpoints import listening
 
 
 @pytest.fixture(scope="module")

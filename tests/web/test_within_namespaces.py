@@ -18,8 +18,8 @@ from holdfast.model.logs import LogLine
 from holdfast.model.outcomes import Refusal
 from holdfast.model.templates import Template
 from holdfast.model.workers import Wish, WorkerInfo
-from holdfast.rules.access import _OWN
-from holdfast.rules.seeing import OF_THING, SIEVED
+from holdfast.rules.access.roles import _OWN
+from holdfast.rules.access.visibility import OF_THING, SIEVED
 from holdfast.rules.state import Lane
 from holdfast.stores.http.lookups import LOOK_UPS
 from holdfast.stores.http.store import HttpStore

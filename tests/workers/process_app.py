@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Fatal, Holdfast, Snooze
-from holdfast.flows.keys import idempotency_key
 from holdfast.testing.clock import ManualClock
+from holdfast.workflows.api.idempotency import idempotency_key
 
 clock = ManualClock()
 hf = Holdfast("memory:", clock=clock)

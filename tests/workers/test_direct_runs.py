@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import JobCancelled, JobFailed
-from holdfast.workers import presence
+from holdfast.workers import registration
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_process_that_dies_is_a_failure_and_no_queue_stays_held(processes):
 
 
 def test_a_long_one_is_seen_in_the_roster_with_its_progress_and_gone_after(hf, monkeypatch):
-    monkeypatch.setattr(presence, "CHANGED_S", 0.0)
+    monkeypatch.setattr(registration, "CHANGED_S", 0.0)
     seen = []
 
     @hf.task

@@ -10,11 +10,11 @@ from oddities import ODD, Causeless, raise_odd, raise_odd_later
 from turnskit import LONG, App
 
 from holdfast.errors import ActivityError, JobFailed, StepError
-from holdfast.flows import face
-from holdfast.model.details import Category
-from holdfast.workers.outcomes import Raised, outcome_of
-from holdfast.workers.signals import Fatal, Snooze
-from holdfast.workers.turns.crew import Crew
+from holdfast.model.error_details import Category
+from holdfast.workers.handlers.control_exceptions import Fatal, Snooze
+from holdfast.workers.handlers.outcome import Raised, outcome_of
+from holdfast.workers.workflow_turns.thread_pool import Crew
+from holdfast.workflows.api import context as face
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from holdfast.failpoints import listening
 from holdfast.model.commands import Lease
-from holdfast.points import listening
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20

@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from holdfast.engine import rounds
+from holdfast.engine import schedule_rounds
 from holdfast.model.jobs import JobStatus
-from holdfast.rules import timetable
-from holdfast.workers.pump import NAP_S
+from holdfast.rules.schedules import next_fire
+from holdfast.workers.main_loop import NAP_S
 
 
 def drive(w):
@@ -71,7 +71,7 @@ def test_what_is_made_up_for_is_made_at_once_and_other_work_is_sent_in_between(h
     made = hf.schedule("s", note, every=60, catch_up="all", overlap="allow", queue="elsewhere")
     w = hf.worker(["default"], concurrency=1)
     clock.advance(86_400)
-    monkeypatch.setattr(rounds, "ROUND_S", 0.0)  # each round has one commit
+    monkeypatch.setattr(schedule_rounds, "ROUND_S", 0.0)  # each round has one commit
     assert w.pump.cycle()
     assert made.record().fires == 100
     job = note.enqueue()
@@ -109,7 +109,7 @@ def test_a_worker_without_schedules_wakes_for_none(hf, clock, note):
 
 def test_a_fire_by_old_rules_of_its_zone_is_corrected_when_a_worker_starts(hf, note, monkeypatch):
     with monkeypatch.context() as once:
-        once.setattr(timetable, "parse_zone", lambda _name: ZoneInfo("Europe/London"))
+        once.setattr(next_fire, "parse_zone", lambda _name: ZoneInfo("Europe/London"))
         made = hf.schedule("s", note, cron="0 9 * * *", timezone="Europe/Berlin")
     assert made.record().next_fire_at == "2026-01-01T09:00:00.000000Z"
     w = hf.worker(concurrency=1)

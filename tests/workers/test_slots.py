@@ -5,15 +5,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from holdfast.app.codec import SignatureCodec
+from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Grant
 from holdfast.model.times import Timestamp
-from holdfast.workers.assignments import SHORTEST_BEAT_S, Assignment, Stop
-from holdfast.workers.outcomes import GaveUp, Raised, Released, Returned
+from holdfast.workers.handlers.leased_job import SHORTEST_BEAT_S, Assignment, Stop
+from holdfast.workers.handlers.outcome import GaveUp, Raised, Released, Returned
 from holdfast.workers.slots import Slots
-from holdfast.workers.tasks import TaskSpec
+from holdfast.workers.task_registry import TaskSpec
 
 SPEC = TaskSpec(name="t", run=lambda: None, codec=SignatureCodec(lambda: None), isolation="thread")
 

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import Holdfast
 from holdfast.errors import InvalidOperation, InvalidValue
-from holdfast.workers import context
+from holdfast.workers.handlers import context
 
 LONG = 20
 

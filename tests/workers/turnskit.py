@@ -3,14 +3,14 @@
 import msgspec
 
 from holdfast import Holdfast
-from holdfast.app.codec import SignatureCodec
-from holdfast.flows.definitions import Definitions
-from holdfast.flows.provider import Provider
-from holdfast.flows.workflows import Register, activity
-from holdfast.model import kinds
-from holdfast.model.history import Status
-from holdfast.model.workitems import ActivityOptions, CancelInstance, QueueMessage, StartOrchestration
+from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.history import Status
+from holdfast.model.workflows.work_items import ActivityOptions, CancelInstance, QueueMessage, StartOrchestration
 from holdfast.workers.worker import Worker
+from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.workflow import Register, activity
+from holdfast.workflows.provider import Provider
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 15
@@ -74,9 +74,9 @@ class App:
 
     def result(self, instance="i"):
         kind = self.end(instance)
-        if isinstance(kind, kinds.OrchestrationCompleted):
+        if isinstance(kind, event_kinds.OrchestrationCompleted):
             return msgspec.json.decode(kind.output)
-        assert isinstance(kind, kinds.OrchestrationFailed), kind
+        assert isinstance(kind, event_kinds.OrchestrationFailed), kind
         return kind.details
 
     def wait(self, instance="i", status=Status.COMPLETED):

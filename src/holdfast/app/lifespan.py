@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.application import Holdfast
     from holdfast.workers.worker import Worker
 
 log = logging.getLogger("holdfast.lifespan")

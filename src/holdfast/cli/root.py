@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import holdfast
-from holdfast.cli.eventlog import show_events
-from holdfast.cli.problems import tell
+from holdfast.cli.render.errors import tell
+from holdfast.cli.render.log_format import show_events
 from holdfast.errors import InvalidValue, MissingExtra
 
 if TYPE_CHECKING:
@@ -18,30 +18,33 @@ if TYPE_CHECKING:
 
 #: Command → where it lives, and the line `--help` shows. Nothing is imported before it is called.
 COMMANDS = {
-    "access": ("holdfast.cli.access:access", "Make, list and revoke access tokens of a coordinator."),
-    "bench": ("holdfast.cli.bench:bench", "Measure, beside the bare limit of this machine."),
-    "completion": ("holdfast.cli.completion:completion", "Print what a shell needs for completion."),
+    "access": ("holdfast.cli.commands.access:access", "Make, list and revoke access tokens of a coordinator."),
+    "bench": ("holdfast.cli.commands.bench:bench", "Measure, beside the bare limit of this machine."),
+    "completion": ("holdfast.cli.commands.completion:completion", "Print what a shell needs for completion."),
     "demo": ("holdfast.cli.demo:demo", "Kill a worker in the middle of its jobs, and count what is left."),
     "dev": ("holdfast.cli.dev:dev", "Run an application's jobs, and start anew when its files change."),
-    "decisions": ("holdfast.cli.decisions:decisions", "Look at what workflows ask people, and answer."),
-    "dispatch": ("holdfast.cli.dispatch:dispatch", "Pause and resume leasing altogether."),
-    "doctor": ("holdfast.cli.doctor:doctor", "Say what is not well, and what to do about it."),
-    "explain": ("holdfast.cli.explain:explain", "Say why a job is where it is, and what would change it."),
-    "feed": ("holdfast.cli.feed:feed", "Read what happened, event by event."),
-    "groups": ("holdfast.cli.groups:groups", "Look at jobs that belong together, cancel them."),
-    "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs, make them, change their fate."),
-    "queues": ("holdfast.cli.queues:queues", "Look at queues, pause and resume them."),
-    "reservations": ("holdfast.cli.reservations:reservations", "Look at who keeps a queue to himself, end it."),
-    "schedules": ("holdfast.cli.schedules:schedules", "Look at what runs by the clock, make it, change it."),
-    "serve": ("holdfast.web.command:serve", "Offer a store to other processes and hosts."),
-    "status": ("holdfast.cli.status:status", "The store on one page."),
-    "store": ("holdfast.cli.store:store", "Look after a store: check, repair, snapshot."),
-    "templates": ("holdfast.cli.templates:templates", "Look at templates, make jobs from them."),
-    "top": ("holdfast.cli.top:top", "Watch rates, backlog, running jobs and workers."),
-    "webhooks": ("holdfast.cli.webhooks:webhooks", "Look at who is told of ended runs, add them, try them."),
-    "worker": ("holdfast.cli.worker:worker", "Run the jobs of an application."),
-    "workflows": ("holdfast.cli.workflows:workflows", "Look at durable runs, start them, check code on them."),
-    "workers": ("holdfast.cli.workers:workers", "Look at workers, ask them to stop."),
+    "decisions": ("holdfast.cli.commands.decisions:decisions", "Look at what workflows ask people, and answer."),
+    "dispatch": ("holdfast.cli.commands.dispatch:dispatch", "Pause and resume leasing altogether."),
+    "doctor": ("holdfast.cli.commands.doctor:doctor", "Say what is not well, and what to do about it."),
+    "explain": ("holdfast.cli.commands.explain:explain", "Say why a job is where it is, and what would change it."),
+    "feed": ("holdfast.cli.commands.feed:feed", "Read what happened, event by event."),
+    "groups": ("holdfast.cli.commands.groups:groups", "Look at jobs that belong together, cancel them."),
+    "jobs": ("holdfast.cli.commands.jobs:jobs", "Look at jobs, make them, change their fate."),
+    "queues": ("holdfast.cli.commands.queues:queues", "Look at queues, pause and resume them."),
+    "reservations": (
+        "holdfast.cli.commands.reservations:reservations",
+        "Look at who keeps a queue to himself, end it.",
+    ),
+    "schedules": ("holdfast.cli.commands.schedules:schedules", "Look at what runs by the clock, make it, change it."),
+    "serve": ("holdfast.web.server.serve_command:serve", "Offer a store to other processes and hosts."),
+    "status": ("holdfast.cli.commands.status:status", "The store on one page."),
+    "store": ("holdfast.cli.commands.store:store", "Look after a store: check, repair, snapshot."),
+    "templates": ("holdfast.cli.commands.templates:templates", "Look at templates, make jobs from them."),
+    "top": ("holdfast.cli.commands.top:top", "Watch rates, backlog, running jobs and workers."),
+    "webhooks": ("holdfast.cli.commands.webhooks:webhooks", "Look at who is told of ended runs, add them, try them."),
+    "worker": ("holdfast.cli.commands.worker:worker", "Run the jobs of an application."),
+    "workflows": ("holdfast.cli.commands.workflows:workflows", "Look at durable runs, start them, check code on them."),
+    "workers": ("holdfast.cli.commands.workers:workers", "Look at workers, ask them to stop."),
 }
 
 #: What the extra `web` brings.

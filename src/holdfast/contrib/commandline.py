@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.application import Holdfast
 
 #: The application the commands work for; `worker` finds it here.
 app: Holdfast | None = None

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import click
 from flask import Flask
 
-from holdfast.app.holdfast import Holdfast
+from holdfast.app.application import Holdfast
 
 #: Key of Flask's configuration that names the store, if it is not the one the Holdfast object was made with.
 STORE = "HOLDFAST_STORE"

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.engine.flowadmission import admitted_ack, admitted_flow, own_delta
+from holdfast.engine.workflow_admission import admitted_ack, admitted_flow, own_delta
 from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
+from holdfast.model.command_base import FlowOrder
 from holdfast.model.commands import (
     Command,
     Complete,
@@ -32,9 +33,6 @@ from holdfast.model.commands import (
     UpdateSchedule,
     UseTemplate,
 )
-from holdfast.model.flowcommands import AckTurn
-from holdfast.model.history import Event
-from holdfast.model.orders import FlowOrder
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import (
     MAX_INLINE,
@@ -48,8 +46,10 @@ from holdfast.model.payloads import (
     names_in,
     ref_in,
 )
-from holdfast.model.shapes import misfit
-from holdfast.stores.beside.protocol import Blobs
+from holdfast.model.type_check import misfit
+from holdfast.model.workflows.commands import AckTurn
+from holdfast.model.workflows.history import Event
+from holdfast.stores.sidecar.protocol import Blobs
 
 replace = msgspec.structs.replace
 

@@ -18,25 +18,25 @@ from typing import NamedTuple
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
-from holdfast.engine.counting import Committed
-from holdfast.engine.elsewhere import decided_elsewhere
-from holdfast.engine.timekeeping import Reading, Timekeeper
-from holdfast.engine.turnwatch import TurnWatch
-from holdfast.engine.watch import LeaseWatch
+from holdfast.engine.commit_stats import Committed
+from holdfast.engine.guarded_clock import Reading, Timekeeper
+from holdfast.engine.lease_timer import LeaseWatch
+from holdfast.engine.remote_admission import decided_elsewhere
+from holdfast.engine.turn_lock_timer import TurnWatch
 from holdfast.errors import CorruptState, InvalidOperation, JobNotFound, StoreClosed, StoreError, UsageError
+from holdfast.failpoints import reach
 from holdfast.model.access import Access
 from holdfast.model.commands import ClockJump, Command, Enqueue, Expire, Extend, Lease, StartDirect
 from holdfast.model.events import Event
-from holdfast.model.flowcommands import FetchActivity, FetchMore, FetchTurn, RenewTurn
 from holdfast.model.ids import JobId, Token, uuid7
 from holdfast.model.jobs import Job, Run
 from holdfast.model.outcomes import Done, Extended, Outcome, Refusal, refuse
 from holdfast.model.times import milliseconds
-from holdfast.points import reach
+from holdfast.model.workflows.commands import FetchActivity, FetchMore, FetchTurn, RenewTurn
+from holdfast.rules.access.command_scope import out_of_reach
 from holdfast.rules.decide import decide
-from holdfast.rules.draws import Draws
-from holdfast.rules.leases import IN_THE_WAY
-from holdfast.rules.reaching import out_of_reach
+from holdfast.rules.jobs.leases import IN_THE_WAY
+from holdfast.rules.random_source import Draws
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Batch, Elsewhere, Joinable, Store, View
 

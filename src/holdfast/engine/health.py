@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from holdfast.engine.needs import LOOKED_AT, PATIENCE_S, missing_code, unserved
-from holdfast.model.details import CORRUPT
-from holdfast.model.instances import (
+from holdfast.engine.missing_workers import LOOKED_AT, PATIENCE_S, missing_code, unserved
+from holdfast.model.error_details import CORRUPT
+from holdfast.model.schedules import Schedule
+from holdfast.model.times import FOREVER, Timestamp, later
+from holdfast.model.workers import WorkerInfo
+from holdfast.model.workflows.block_reasons import blockage_of
+from holdfast.model.workflows.instances import (
     MANY_BYTES,
     MANY_EVENTS,
     OVER,
@@ -21,14 +25,10 @@ from holdfast.model.instances import (
     Message,
     execution_key,
 )
-from holdfast.model.reasons import blockage_of
-from holdfast.model.schedules import Schedule
-from holdfast.model.times import FOREVER, Timestamp, later
-from holdfast.model.workers import WorkerInfo
-from holdfast.rules.mail import ORPHAN
 from holdfast.rules.state import Lane
+from holdfast.rules.workflows.messages import ORPHAN
+from holdfast.stores.check_and_repair import silent_schedules
 from holdfast.stores.protocol import Finding, InstanceQuery, View
-from holdfast.stores.upkeep import silent_schedules
 
 #: How far beyond the size at which it should continue as new an execution is a finding.
 BEYOND = 2

@@ -14,20 +14,20 @@ from itertools import chain
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.handmade import adopt
-from holdfast.engine.rounds import FireRound, fire_due
-from holdfast.engine.steps import Steps
-from holdfast.engine.timekeeping import Reading
+from holdfast.engine.file_adoption import adopt
+from holdfast.engine.guarded_clock import Reading
+from holdfast.engine.isolated_steps import Steps
+from holdfast.engine.schedule_rounds import FireRound, fire_due
 from holdfast.errors import StoreFailed
 from holdfast.model.commands import EndSession, EndSessions, Expire, Mend, MendGroups, Prune, Retention
-from holdfast.model.instances import Turn
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Mended, Swept
 from holdfast.model.times import FOREVER, Timestamp, later, seconds_between
-from holdfast.rules.reservations import local_holders
-from holdfast.rules.retention import FEED_S, LOGS_S, has_old
+from holdfast.model.workflows.instances import Turn
+from holdfast.rules.jobs.retention import FEED_S, LOGS_S, has_old
+from holdfast.rules.reservations.commands import local_holders
 from holdfast.rules.state import Lane
-from holdfast.rules.values import problem_with
+from holdfast.rules.validation import problem_with
 from holdfast.stores.protocol import View
 
 log = logging.getLogger(__name__)

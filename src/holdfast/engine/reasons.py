@@ -15,7 +15,7 @@ from holdfast.model.jobs import Job
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo
 from holdfast.rules.explain import COUNTED, Reason, Sees, explain, takes
-from holdfast.rules.order import place
+from holdfast.rules.jobs.dispatch_order import place
 from holdfast.rules.state import Lane, State
 from holdfast.stores.protocol import Explaining, View
 

@@ -10,7 +10,7 @@ Files, below one directory:
 
 A record is one line of JSON with a number (1, 2, 3, … without gap), an event, a time, and a checksum that continues
 the line before (`records`). The events of one `append` are a group: after a crash all are there or none. A batch is
-what one sync makes durable (`commit`).
+what one sync makes durable (`group_commit`).
 
 The legal order of calls:
 

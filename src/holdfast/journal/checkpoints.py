@@ -25,21 +25,21 @@ from zlib import crc32
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidValue, SnapshotDamaged, WouldLoseData
+from holdfast.failpoints import reach
 from holdfast.journal import snapshots
-from holdfast.journal.commit import GroupCommit
 from holdfast.journal.compaction import drop_before, place_of
-from holdfast.journal.failures import told
-from holdfast.journal.fs import FS
+from holdfast.journal.filesystem import FS
+from holdfast.journal.fs_errors import told
+from holdfast.journal.group_commit import GroupCommit
+from holdfast.journal.inspection import damaged_at, verify_snapshot
+from holdfast.journal.layout import Identity
+from holdfast.journal.log_tail import Tail
 from holdfast.journal.options import JournalOptions
-from holdfast.journal.places import Identity
 from holdfast.journal.records import stamp
 from holdfast.journal.scan import BadRecord
 from holdfast.journal.segments import Segments
 from holdfast.journal.snapshots import BadSnapshot, Header, Written
 from holdfast.journal.stats import Counters
-from holdfast.journal.survey import damaged_at, verify_snapshot
-from holdfast.journal.tail import Tail
-from holdfast.points import reach
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import pairwise
 
-from holdfast.journal.fs import FS, write_all
+from holdfast.journal.filesystem import FS, write_all
 from holdfast.journal.scan import runs, size_of
 from holdfast.journal.segments import FOLDER, Mark, Segment, Segments
 

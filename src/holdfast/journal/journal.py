@@ -16,22 +16,22 @@ import msgspec
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import NotFound, StoreClosed, StoreFailed, StoreReadOnly
-from holdfast.journal import places, snapshots
+from holdfast.journal import layout, snapshots
 from holdfast.journal.checkpoints import Checkpoint, Checkpoints, Copy
-from holdfast.journal.commit import GroupCommit
-from holdfast.journal.failures import telling
-from holdfast.journal.fs import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
-from holdfast.journal.fs import Lock as FileLock
+from holdfast.journal.filesystem import FS, OsFS, after_fork_in_child, filesystem_kind, is_network
+from holdfast.journal.filesystem import Lock as FileLock
+from holdfast.journal.fs_errors import telling
+from holdfast.journal.group_commit import GroupCommit
+from holdfast.journal.inspection import Survey, damaged, survey
+from holdfast.journal.log_tail import Tail
 from holdfast.journal.opening import open_log, take_lock
 from holdfast.journal.options import JournalOptions
-from holdfast.journal.reading import Reader
+from holdfast.journal.reader import Reader
 from holdfast.journal.records import Record, encode_events, stamp
 from holdfast.journal.repair import Plan, Problem, check, plan
 from holdfast.journal.segments import Mark, Segments
 from holdfast.journal.snapshots import BadSnapshot, Header
 from holdfast.journal.stats import Counters, JournalStats, report
-from holdfast.journal.survey import Survey, damaged, survey
-from holdfast.journal.tail import Tail
 from holdfast.journal.tickets import Ticket
 
 _CLOSED = b'{"type":"journal:closed"}'
@@ -407,9 +407,9 @@ def _look(fs: FS, options: JournalOptions, root: str) -> Survey:
 
 
 def _look_once(fs: FS, options: JournalOptions, root: str) -> Survey:
-    identity = places.read_identity(fs, root)
+    identity = layout.read_identity(fs, root)
     if identity is None:
-        places.refuse_orphans(fs, root)
+        layout.refuse_orphans(fs, root)
         raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
     return survey(fs, identity, options, root)
 

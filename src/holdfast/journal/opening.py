@@ -21,13 +21,13 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreLocked
-from holdfast.journal import bak, places, segments, snapshots
-from holdfast.journal.fs import FS, Handle, Lock, LockHeld, process_id, write_all
+from holdfast.journal import backups, layout, segments, snapshots
+from holdfast.journal.filesystem import FS, Handle, Lock, LockHeld, process_id, write_all
+from holdfast.journal.inspection import Cut, Survey, survey
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import bodies, seal, stamp, tails
 from holdfast.journal.scan import CHUNK, reading
 from holdfast.journal.segments import Mark, Segment
-from holdfast.journal.survey import Cut, Survey, survey
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def take_lock(fs: FS, options: JournalOptions, clock: Clock, root: str) -> tuple
         "started_at": stamp(clock.now()).decode(),
     }
     try:
-        return fs.lock(places.LOCK, msgspec.json.encode(holder)), holder
+        return fs.lock(layout.LOCK, msgspec.json.encode(holder)), holder
     except LockHeld as held:
         who, url = _describe(held.holder)
         hint = "Stop that process, or use a store that many processes may write, such as sqlite:."
@@ -75,10 +75,10 @@ def _describe(holder: bytes) -> tuple[str, str]:
 
 def open_log(fs: FS, options: JournalOptions, clock: Clock, root: str) -> Survey:
     """Find or make the journal, and bring it into order. The lock is held by the caller."""
-    identity = places.read_identity(fs, root)
+    identity = layout.read_identity(fs, root)
     if identity is None:
-        places.refuse_orphans(fs, root)
-        identity, segment = places.create(fs, clock.now())
+        layout.refuse_orphans(fs, root)
+        identity, segment = layout.create(fs, clock.now())
         return Survey(identity, segments=[segment], end=segment.marks[0])
     found = survey(fs, identity, options, root)
     recover(fs, found, clock.now(), root)
@@ -89,14 +89,14 @@ def recover(fs: FS, found: Survey, now: datetime, root: str) -> None:
     """Do what the survey found necessary. A crash at any step leaves what the next survey finds necessary again."""
     notes = [_note_snapshot(seq, reason) for seq, reason in found.damaged]
     if found.cut is not None:
-        bak.keep_bytes(fs, "log", [(found.cut.segment.path, found.cut.place.offset)])
+        backups.keep_bytes(fs, "log", [(found.cut.segment.path, found.cut.place.offset)])
         notes.append(_note_cut(found.cut))
     if notes or found.unended or not found.closed:
         rewrite(fs, found, notes, now)
     elif found.end.offset:
         _renew_closing(fs, found)
     for seq, _ in found.damaged:
-        bak.keep_file(fs, "snapshot", snapshots.path_of(seq))
+        backups.keep_file(fs, "snapshot", snapshots.path_of(seq))
     for segment in found.leftovers:
         fs.unlink(segment.path)
     if found.leftovers:

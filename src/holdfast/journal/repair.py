@@ -16,17 +16,17 @@ import msgspec
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import JournalDamaged, LogMissing, NotFound, StoreDamaged, StoreError
-from holdfast.journal import bak, places, segments, snapshots
-from holdfast.journal.failures import telling
-from holdfast.journal.fs import FS
+from holdfast.journal import backups, layout, segments, snapshots
+from holdfast.journal.filesystem import FS
+from holdfast.journal.fs_errors import telling
+from holdfast.journal.inspection import Survey, damaged_at, last_place, survey, verify_snapshot
+from holdfast.journal.layout import Identity
 from holdfast.journal.opening import remove_drafts, repaired, rewrite, take_lock
 from holdfast.journal.options import JournalOptions
-from holdfast.journal.places import Identity
 from holdfast.journal.records import MAX_LINE, has_more
 from holdfast.journal.scan import CHUNK, BadRecord, is_torn, reading, runs, size_of
 from holdfast.journal.segments import Mark, Segment
 from holdfast.journal.snapshots import BadSnapshot, Header
-from holdfast.journal.survey import Survey, damaged_at, last_place, survey, verify_snapshot
 
 #: How often files are listed anew that vanish while they are read; a writer removes some at most once in a checkpoint.
 LOOKS = 3
@@ -74,9 +74,9 @@ def check(fs: FS, root: str, options: JournalOptions, end: Mark | None = None) -
 
 def _check(fs: FS, root: str, options: JournalOptions, end: Mark | None) -> list[Problem]:
     try:
-        identity = places.read_identity(fs, root)
+        identity = layout.read_identity(fs, root)
         if identity is None:
-            places.refuse_orphans(fs, root)
+            layout.refuse_orphans(fs, root)
             raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
     except JournalDamaged as error:
         return [Problem.of(error)]
@@ -210,11 +210,11 @@ class Plan:
                 lock.release()
 
     def _cut(self, clock: Clock) -> list[str]:
-        fs, identity = self.fs, places.read_identity(self.fs, self.root)
+        fs, identity = self.fs, layout.read_identity(self.fs, self.root)
         assert identity is not None, "planned for an existing journal"
         size = sum(size_of(fs, segment.path) for segment in self.removed)
         if self.removed:
-            bak.keep_bytes(fs, "log", [(segment.path, 0) for segment in self.removed])
+            backups.keep_bytes(fs, "log", [(segment.path, 0) for segment in self.removed])
         found = Survey(identity)
         notes: list[dict[str, object]] = []
         if self.restart is not None:
@@ -246,9 +246,9 @@ def plan(fs: FS, root: str, options: JournalOptions, *, accept_snapshot: bool = 
     """Find out what a repair would keep and lose. Raises what cannot be repaired."""
     with telling(root, "checking"):
         made = Plan(fs, root, options, accept_snapshot)
-        identity = places.read_identity(fs, root)
+        identity = layout.read_identity(fs, root)
         if identity is None:
-            places.refuse_orphans(fs, root)
+            layout.refuse_orphans(fs, root)
             raise NotFound(f"There is no journal at {root}.", hint="Check the path.")
         try:
             survey(fs, identity, options, root)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from zlib import crc32
 
-from holdfast.journal.fs import FS, Handle
+from holdfast.journal.filesystem import FS, Handle
 from holdfast.journal.records import MAX_LINE, SUM_SIZE, decode_batch, explain, is_good, sum_of, whole_records
 from holdfast.journal.segments import Mark, Segment
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
 
-from holdfast.journal.fs import FS
+from holdfast.journal.filesystem import FS
 
 FOLDER = "log"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{8})\.jsonl")

@@ -27,7 +27,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.journal.fs import FS, Handle, write_all
+from holdfast.journal.filesystem import FS, Handle, write_all
 from holdfast.journal.scan import reading, size_of
 from holdfast.journal.zstd import ZstdError, compressor, decompressor
 

@@ -1,6 +1,6 @@
 """Tickets and waiters: what an append gives its caller, and how a thread sleeps until it is satisfied.
 
-Knows nothing of batches or files; `commit` decides when a ticket is done and whom to wake.
+Knows nothing of batches or files; `group_commit` decides when a ticket is done and whom to wake.
 """
 
 from __future__ import annotations

@@ -9,18 +9,18 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.model.command_base import KeyedOrder, Order
 from holdfast.model.events import JobChanges, QueueChanges
-from holdfast.model.flowcommands import FlowCommand
 from holdfast.model.groups import GroupMode, OnFailure
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, KeyHold, KeyScope, RetryMode
-from holdfast.model.orders import KeyedOrder, Order
 from holdfast.model.payloads import NULL
 from holdfast.model.retention import Retention as Retention  # noqa: PLC0414 - part of a command, and found with it
 from holdfast.model.schedules import NewSchedule, ScheduleChanges
 from holdfast.model.templates import NewTemplate
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import NewWebhook, WebhookChanges
+from holdfast.model.workflows.commands import FlowCommand
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

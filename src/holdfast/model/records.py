@@ -12,10 +12,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.model.decisions import Decision
 from holdfast.model.groups import Group
 from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import (
+from holdfast.model.jobs import Job, KeyHold, Run
+from holdfast.model.reservations import Reservation
+from holdfast.model.retention import Retention
+from holdfast.model.schedules import Schedule
+from holdfast.model.templates import Template
+from holdfast.model.times import Timestamp
+from holdfast.model.webhooks import Delivery, Webhook
+from holdfast.model.workflows.decisions import Decision
+from holdfast.model.workflows.instances import (
     Affinity,
     Execution,
     HistoryRow,
@@ -27,13 +34,6 @@ from holdfast.model.instances import (
     history_key,
     message_key,
 )
-from holdfast.model.jobs import Job, KeyHold, Run
-from holdfast.model.reservations import Reservation
-from holdfast.model.retention import Retention
-from holdfast.model.schedules import Schedule
-from holdfast.model.templates import Template
-from holdfast.model.times import Timestamp
-from holdfast.model.webhooks import Delivery, Webhook
 
 
 class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import get_args
 
-from holdfast.model.events.flows import FlowEvent
+from holdfast.model.events.workflows import FlowEvent
 from holdfast.model.times import Timestamp
 from holdfast.rules.decision import Decision
-from holdfast.rules.deliveries import owed
-from holdfast.rules.draws import Draws
-from holdfast.rules.groupeffects import group_effects
-from holdfast.rules.owners import told_owners
+from holdfast.rules.groups.effects import group_effects
+from holdfast.rules.random_source import Draws
 from holdfast.rules.state import State
+from holdfast.rules.webhooks.deliveries import owed
+from holdfast.rules.workflows.job_results import told_owners
 
 #: Events of instances alone: nothing follows from them here. Turns have no others, and there are many turns.
 _WITHOUT = frozenset(get_args(FlowEvent))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from holdfast.model.command_base import FlowOrder
 from holdfast.model.commands import (
     ArchiveTemplate,
     Backfill,
@@ -65,29 +66,32 @@ from holdfast.model.commands import (
     UpdateWebhook,
     UseTemplate,
 )
-from holdfast.model.orders import FlowOrder
 from holdfast.model.outcomes import Refusal
 from holdfast.model.times import Timestamp
-from holdfast.rules import deliveries, edits, recovery, schedules, templates, webhooks
 from holdfast.rules.consequences import follow
 from holdfast.rules.decision import Decision, answer
-from holdfast.rules.direct import decide_start_direct
-from holdfast.rules.draws import Draws
-from holdfast.rules.enqueue import decide_enqueue
-from holdfast.rules.firing import decide_backfill, decide_fire, decide_trigger
-from holdfast.rules.flows import decide_flow, with_lapsed_turns, with_old_flows, with_turns_of_the_dead
-from holdfast.rules.flowvalues import flow_problem_with
-from holdfast.rules.groupeffects import decide_mend
-from holdfast.rules.groups import decide_cancel_group, decide_create_group
-from holdfast.rules.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
-from holdfast.rules.limits import decide_set_queue
-from holdfast.rules.repeats import remember, seen_before, under_key
-from holdfast.rules.reservations import decide_release_reservation, decide_renew, decide_reserve
-from holdfast.rules.retention import decide_prune
-from holdfast.rules.retry import decide_retry
-from holdfast.rules.settle import decide_report
+from holdfast.rules.groups.commands import decide_cancel_group, decide_create_group
+from holdfast.rules.groups.effects import decide_mend
+from holdfast.rules.idempotency import remember, seen_before, under_key
+from holdfast.rules.jobs import edits, recovery
+from holdfast.rules.jobs.complete import decide_report
+from holdfast.rules.jobs.enqueue import decide_enqueue
+from holdfast.rules.jobs.leases import decide_end_sessions, decide_expire, decide_extend, decide_lease, decide_release
+from holdfast.rules.jobs.limits import decide_set_queue
+from holdfast.rules.jobs.retention import decide_prune
+from holdfast.rules.jobs.retry import decide_retry
+from holdfast.rules.random_source import Draws
+from holdfast.rules.reservations.commands import decide_release_reservation, decide_renew, decide_reserve
+from holdfast.rules.reservations.direct import decide_start_direct
+from holdfast.rules.schedules import commands as schedules
+from holdfast.rules.schedules import templates
+from holdfast.rules.schedules.fire import decide_backfill, decide_fire, decide_trigger
 from holdfast.rules.state import State
-from holdfast.rules.values import problem_with
+from holdfast.rules.validation import problem_with
+from holdfast.rules.webhooks import commands as webhooks
+from holdfast.rules.webhooks import deliveries
+from holdfast.rules.workflows.decide import decide_flow, with_lapsed_turns, with_old_flows, with_turns_of_the_dead
+from holdfast.rules.workflows.validation import flow_problem_with
 
 #: Commands whose effect is found again by the ids they make, and that are remembered only under a caller's key: there
 #: are as many of them as there is work.

@@ -21,10 +21,10 @@ from holdfast.model.schedules import Overlap
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.rules.fold import LOST
-from holdfast.rules.limits import rate_opens_at, settings_of
-from holdfast.rules.order import place
-from holdfast.rules.reservations import reserved_by
-from holdfast.rules.retry import automatic_heir
+from holdfast.rules.jobs.dispatch_order import place
+from holdfast.rules.jobs.limits import rate_opens_at, settings_of
+from holdfast.rules.jobs.retry import automatic_heir
+from holdfast.rules.reservations.commands import reserved_by
 from holdfast.rules.state import State
 
 #: Jobs counted ahead of one; beyond that the number is not worth the walk.

@@ -16,15 +16,15 @@ from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus, KeyHold, RetryKind, Run, RunStatus
 from holdfast.model.records import AUTHORITY, Authority, DoneCommand, HeldKey, Queue, pair
 from holdfast.model.times import Timestamp
-from holdfast.rules.changes import Change, Stamp, contradiction, demand, put
-from holdfast.rules.flowfold import FLOW_FOLDS
-from holdfast.rules.groupfold import GROUP_FOLDS, MOVING, fold_member
-from holdfast.rules.keys import hold_of, table_key
-from holdfast.rules.order import GAP, place, rank_of
-from holdfast.rules.reservationfold import RESERVATION_FOLDS
-from holdfast.rules.schedulefold import SCHEDULE_FOLDS
+from holdfast.rules.fold_changes import Change, Stamp, contradiction, demand, put
+from holdfast.rules.groups.fold import GROUP_FOLDS, MOVING, fold_member
+from holdfast.rules.jobs.dispatch_order import GAP, place, rank_of
+from holdfast.rules.jobs.unique_keys import hold_of, table_key
+from holdfast.rules.reservations.fold import RESERVATION_FOLDS
+from holdfast.rules.schedules.fold import SCHEDULE_FOLDS
 from holdfast.rules.state import State
-from holdfast.rules.webhookfold import WEBHOOK_FOLDS
+from holdfast.rules.webhooks.fold import WEBHOOK_FOLDS
+from holdfast.rules.workflows.fold import FLOW_FOLDS
 
 replace = msgspec.structs.replace
 

@@ -12,12 +12,12 @@ from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.webhooks import Delivery, DeliveryStatus
-from holdfast.rules.flowinvariants import Fault, Whole, flow_faults, set_aside
-from holdfast.rules.groupfold import OVER, counts_of, moved, started_by, status_of
-from holdfast.rules.keys import table_key
-from holdfast.rules.order import rank_of
-from holdfast.rules.recovery import unfollowed
-from holdfast.rules.retry import automatic_heir
+from holdfast.rules.groups.fold import OVER, counts_of, moved, started_by, status_of
+from holdfast.rules.jobs.dispatch_order import rank_of
+from holdfast.rules.jobs.recovery import unfollowed
+from holdfast.rules.jobs.retry import automatic_heir
+from holdfast.rules.jobs.unique_keys import table_key
+from holdfast.rules.workflows.invariants import Fault, Whole, flow_faults, set_aside
 
 R = TypeVar("R", bound=Record)
 

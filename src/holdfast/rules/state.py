@@ -19,7 +19,7 @@ from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Webhook
-from holdfast.rules.flowstate import FlowState
+from holdfast.rules.workflows.state import FlowState
 
 R = TypeVar("R", bound=Record)
 #: Records that have a name beside their id, unique within a namespace.

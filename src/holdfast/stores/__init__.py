@@ -8,7 +8,7 @@ the changed records. Leaving the batch makes all of it durable at once, or, on a
 Legal order of calls: open → (write | read | feed | wait | check | snapshot | trim)* → close. One batch at a time per
 process; any number of readers. After a failed commit every call raises `StoreFailed` until the store is reopened.
 
-Beside its records a store keeps content and soft knowledge (`beside`): blobs, lines of runs, workers, sessions.
+Beside its records a store keeps content and soft knowledge (`sidecar`): blobs, lines of runs, workers, sessions.
 
 - `memory:` tables in this process; the model for all others.
 - `dir:` the same tables, one readable file a record; one intent file per batch.

@@ -98,7 +98,7 @@ def open_store(
     where = parse_url(url)
     match where.scheme:
         case "memory":
-            from holdfast.stores.memory import MemoryStore  # noqa: PLC0415 - only what is used is imported
+            from holdfast.stores.memory.store import MemoryStore  # noqa: PLC0415 - only what is used is imported
 
             return MemoryStore(clock=clock)
         case "dir":

@@ -14,16 +14,16 @@ from holdfast.model.commands import Command
 from holdfast.model.events import Event
 from holdfast.model.groups import Group, GroupStatus
 from holdfast.model.ids import JobId
-from holdfast.model.instances import Instance, InstanceStatus, Message
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Outcome
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus
+from holdfast.model.workflows.instances import Instance, InstanceStatus, Message
 from holdfast.rules.explain import Reason
-from holdfast.rules.flowinvariants import Fault
 from holdfast.rules.state import Lane, State
-from holdfast.stores.beside.protocol import Blobs, Roster, RunLogs, Sessions
+from holdfast.rules.workflows.invariants import Fault
+from holdfast.stores.sidecar.protocol import Blobs, Roster, RunLogs, Sessions
 
 if TYPE_CHECKING:  # whoever only reads what stores are loads no journal
     from holdfast.journal.stats import JournalStats

@@ -31,11 +31,13 @@ from holdfast.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from holdfast.failpoints import reach
 from holdfast.journal import Journal, JournalOptions, Loaded, Ticket
-from holdfast.journal.fs import FS, OsFS
+from holdfast.journal.filesystem import FS, OsFS
 from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
 from holdfast.journal.stats import JournalStats
+from holdfast.json_decoders import reader_of
 from holdfast.model.events import (
     SCHEMA_VERSION,
     Event,
@@ -46,23 +48,21 @@ from holdfast.model.events import (
     encode_event,
 )
 from holdfast.model.ids import Token
-from holdfast.model.instances import HistoryRow, Message
 from holdfast.model.jobs import Job
 from holdfast.model.records import AUTHORITY, TABLES, Authority, Record
 from holdfast.model.times import Timestamp, moment, stamp
-from holdfast.points import reach
-from holdfast.readers import reader_of
-from holdfast.rules.changes import Stamp
+from holdfast.model.workflows.instances import HistoryRow, Message
+from holdfast.rules.fold_changes import Stamp
 from holdfast.rules.invariants import reported
-from holdfast.stores.batch import BatchTables
-from holdfast.stores.beside.blobfiles import FileBlobs
-from holdfast.stores.beside.check import missing_blobs
-from holdfast.stores.beside.logfiles import FileLogs
-from holdfast.stores.beside.rosterfiles import FileRoster
-from holdfast.stores.beside.sessions import LockedSessions
-from holdfast.stores.forgetting import forgotten
+from holdfast.stores.feed_errors import forgotten
+from holdfast.stores.memory.batch import BatchTables
+from holdfast.stores.memory.tables import Tables
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises, finding_of
-from holdfast.stores.tables import Tables
+from holdfast.stores.sidecar.blob_files import FileBlobs
+from holdfast.stores.sidecar.check import missing_blobs
+from holdfast.stores.sidecar.log_files import FileLogs
+from holdfast.stores.sidecar.sessions import LockedSessions
+from holdfast.stores.sidecar.worker_files import FileRoster
 
 log = logging.getLogger("holdfast.stores.wal")
 

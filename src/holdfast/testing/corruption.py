@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.journal.fs import write_all
-from holdfast.model.instances import Execution, HistoryRow, Instance, Message, execution_key
+from holdfast.journal.filesystem import write_all
 from holdfast.model.records import Record, key_of
+from holdfast.model.workflows.instances import Execution, HistoryRow, Instance, Message, execution_key
 from holdfast.stores.dir import DirStore
-from holdfast.stores.dir.histories import FILE, Histories, line_of, parsed
-from holdfast.stores.dir.text import whole
+from holdfast.stores.dir.format.histories import FILE, Histories, line_of, parsed
+from holdfast.stores.dir.format.record_text import whole
 from holdfast.stores.protocol import Store
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.kinds import BY_KIND
+from holdfast.stores.sqlite.record_tables import BY_KIND
 from holdfast.stores.wal import WalStore
 
 #: JSON that is neither an item nor an event.

@@ -21,7 +21,7 @@ import msgspec
 from holdfast.engine import Engine
 from holdfast.engine.maintenance import recover, tick
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.journal.fs import Handle, OsFS
+from holdfast.journal.filesystem import Handle, OsFS
 from holdfast.journal.segments import FOLDER
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob
 from holdfast.model.ids import JobId

@@ -15,20 +15,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.app.codec import SignatureCodec
-from holdfast.flows.definitions import Codec, Definition, Definitions
-from holdfast.flows.execution import Execution
-from holdfast.flows.failures import details_of
-from holdfast.flows.keys import running_key
-from holdfast.flows.steps import StepCall
-from holdfast.flows.turn import Turn, run_turn
-from holdfast.flows.watching import watching
-from holdfast.flows.workflows import Activity, Workflow, activity
-from holdfast.model import kinds
-from holdfast.model.details import ErrorDetails
-from holdfast.model.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit, activity_key
-from holdfast.model.kinds import AnyKind
-from holdfast.model.workitems import (
+from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.model.error_details import ErrorDetails
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.event_kinds import AnyKind
+from holdfast.model.workflows.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit, activity_key
+from holdfast.model.workflows.work_items import (
     ActivityCompleted,
     ActivityExecute,
     ActivityFailed,
@@ -39,6 +31,14 @@ from holdfast.model.workitems import (
     WorkItem,
     goes_to,
 )
+from holdfast.workflows.api.definitions import Codec, Definition, Definitions
+from holdfast.workflows.api.error_conversion import details_of
+from holdfast.workflows.api.idempotency import running_key
+from holdfast.workflows.api.steps import StepCall
+from holdfast.workflows.api.workflow import Activity, Workflow, activity
+from holdfast.workflows.determinism.call_tracing import watching
+from holdfast.workflows.runtime.execution import Execution
+from holdfast.workflows.runtime.turn import Turn, run_turn
 
 R = TypeVar("R")
 
@@ -194,9 +194,9 @@ class World(RunsSteps):
     def result(self, instance: str = "i") -> Any:
         """Give what an instance returned; its details, if it failed."""
         kind = self.end(instance)
-        if isinstance(kind, kinds.OrchestrationCompleted):
+        if isinstance(kind, event_kinds.OrchestrationCompleted):
             return msgspec.json.decode(kind.output)
-        assert isinstance(kind, kinds.OrchestrationFailed), (
+        assert isinstance(kind, event_kinds.OrchestrationFailed), (
             f"{instance} has not ended: {self.rows[instance].waiting_on}"
         )
         return kind.details
@@ -375,16 +375,16 @@ class World(RunsSteps):
 
     def _publish(self, row: Row, commit: TurnCommit, history: list[Event]) -> None:
         for event in commit.history_delta:
-            if isinstance(event.kind, kinds.CustomStatusUpdated):
+            if isinstance(event.kind, event_kinds.CustomStatusUpdated):
                 row.custom_status = event.kind.status
         if commit.metadata.status not in {None, Status.RUNNING}:
             for event in history:
                 match event.kind:
-                    case kinds.KeyValueSet():
+                    case event_kinds.KeyValueSet():
                         row.kv[event.kind.key] = KvEntry(event.kind.value, event.kind.last_updated_at_ms)
-                    case kinds.KeyValueCleared():
+                    case event_kinds.KeyValueCleared():
                         row.kv.pop(event.kind.key, None)
-                    case kinds.KeyValuesCleared():
+                    case event_kinds.KeyValuesCleared():
                         row.kv.clear()
                     case _:
                         pass

@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.model.ids import RunId
 from holdfast.model.jobs import Run
-from holdfast.rules.limits import next_opening
+from holdfast.rules.jobs.limits import next_opening
 from holdfast.rules.state import Lane
-from holdfast.workers import capture
-from holdfast.workers.assignments import Assignment, Stop
-from holdfast.workers.outcomes import Outcome
-from holdfast.workers.pump import Pump
+from holdfast.workers.handlers import output_capture
+from holdfast.workers.handlers.leased_job import Assignment, Stop
+from holdfast.workers.handlers.outcome import Outcome
+from holdfast.workers.main_loop import Pump
 from holdfast.workers.runners import Desk, Runner
-from holdfast.workers.runners.calling import call
-from holdfast.workers.runners.shell import ShellRunner
-from holdfast.workers.scope import Scope
+from holdfast.workers.runners.invoke import call
+from holdfast.workers.runners.shell_runner import ShellRunner
 from holdfast.workers.slots import Slots
-from holdfast.workers.tasks import Isolation
+from holdfast.workers.task_registry import Isolation
+from holdfast.workers.work_filter import Scope
 from holdfast.workers.worker import KILL_AFTER_S
 
 if TYPE_CHECKING:
-    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.application import Holdfast
     from holdfast.engine.engine import Engine
     from holdfast.model.times import Timestamp
 
@@ -56,7 +56,7 @@ class Here:
     def work(self) -> int:
         """Run everything that is due now, and what becomes due by that; tell how many runs it took."""
         before = len(self.started)
-        capture.begin()
+        output_capture.begin()
         try:
             served: set[str] = set()
             # Again, if a handler has enqueued into a queue that had no job before.
@@ -64,7 +64,7 @@ class Here:
                 self._turn(tuple(sorted(queues)))
                 served = queues
         finally:
-            capture.end()
+            output_capture.end()
         return len(self.started) - before
 
     def _served(self) -> set[str]:

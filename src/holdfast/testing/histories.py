@@ -13,11 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.flows.exporting import HistoryFile, file_of, write_file
-from holdfast.flows.matching import describe_event
+from holdfast.workflows.determinism.history_match import describe_event
+from holdfast.workflows.replay.export import HistoryFile, file_of, write_file
 
 if TYPE_CHECKING:
-    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.application import Holdfast
 
 #: Characters of a digest that tell ways apart.
 TELLING = 12

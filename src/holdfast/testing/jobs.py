@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from holdfast.app.jobs import Job
+from holdfast.app.handles.job import Job
 from holdfast.clock import Clock
-from holdfast.engine.content import fetch
+from holdfast.engine.blob_content import fetch
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import recover
 from holdfast.errors import InvalidOperation
@@ -30,8 +30,8 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.here import MOST, Here, next_time
 
 if TYPE_CHECKING:
-    from holdfast.app.holdfast import Holdfast
-    from holdfast.app.tasks import Task
+    from holdfast.app.application import Holdfast
+    from holdfast.app.tasks.task import Task
 
 R = TypeVar("R")
 

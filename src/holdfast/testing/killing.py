@@ -16,9 +16,9 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from holdfast.app.holdfast import Holdfast
+from holdfast.app.application import Holdfast
+from holdfast.failpoints import listening
 from holdfast.model.jobs import Run
-from holdfast.points import listening
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.jobs import drain
 
@@ -87,7 +87,7 @@ class Crash:
         """Kill a child process that comes to `point` while it calls `function`, by default while it works.
 
         Points are places in Holdfast, such as `pump.sending` and `engine.committed`, or your own: call
-        `holdfast.points.reach("charged")` in a handler.
+        `holdfast.failpoints.reach("charged")` in a handler.
         """
         self.app.close()
         killed_at(point, function or self._work, nth=nth)

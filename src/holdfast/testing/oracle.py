@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.engine.content import fetch
+from holdfast.engine.blob_content import fetch
 from holdfast.errors import StoreDamaged
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, RetryMode, Run, RunStatus

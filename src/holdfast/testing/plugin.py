@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.app.holdfast import Holdfast
+    from holdfast.app.application import Holdfast
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.killing import Crash
     from holdfast.testing.worlds import VirtualWorld
@@ -30,7 +30,7 @@ def holdfast_clock() -> ManualClock:
 @pytest.fixture
 def holdfast_app(holdfast_clock: ManualClock) -> Iterator[Holdfast]:
     """Give an application on a fresh `memory:` store, whose clock is `holdfast_clock`."""
-    from holdfast.app.holdfast import Holdfast  # noqa: PLC0415 - the same
+    from holdfast.app.application import Holdfast  # noqa: PLC0415 - the same
 
     with Holdfast("memory:", clock=holdfast_clock) as app:
         yield app

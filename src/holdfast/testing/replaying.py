@@ -13,19 +13,19 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.codec import SignatureCodec
-from holdfast.app.instances import Instance
+from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.app.workflows.handle import Instance
 from holdfast.errors import HistoryCorrupt, InvalidValue
-from holdfast.flows.definitions import Definition, Definitions
-from holdfast.flows.execution import Execution
-from holdfast.flows.exporting import ExportedExecution, HistoryFile, read_file
-from holdfast.flows.forking import demand_event
-from holdfast.flows.matching import describe_event, is_command
-from holdfast.flows.waiting import waiting_on
-from holdfast.flows.workflows import Workflow
-from holdfast.model import kinds
-from holdfast.model.details import ErrorDetails
-from holdfast.model.history import Event
+from holdfast.model.error_details import ErrorDetails
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.history import Event
+from holdfast.workflows.api.definitions import Definition, Definitions
+from holdfast.workflows.api.workflow import Workflow
+from holdfast.workflows.determinism.history_match import describe_event, is_command
+from holdfast.workflows.replay.export import ExportedExecution, HistoryFile, read_file
+from holdfast.workflows.replay.fork import demand_event
+from holdfast.workflows.runtime.execution import Execution
+from holdfast.workflows.runtime.wait_description import waiting_on
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ def _replay(
     if is_redacted:
         # Payloads were taken out: what the code gives and ends with cannot be the same.
         definition = dataclasses.replace(definition, compare_inputs=False)
-        events = [event for event in events if not isinstance(event.kind, kinds.TERMINAL)]
+        events = [event for event in events if not isinstance(event.kind, event_kinds.TERMINAL)]
     execution = Execution(definition, definitions, events[0].instance, one.execution_id, one.kv)
     try:
         execution.replay(events)
@@ -107,8 +107,8 @@ def _replay(
         end = execution.terminal
         given = [*filter(is_command, events), *execution.outbox.events]
         return ReplayResult(
-            output=msgspec.json.decode(end.output) if isinstance(end, kinds.OrchestrationCompleted) else None,
-            error=end.details if isinstance(end, kinds.OrchestrationFailed) else None,
+            output=msgspec.json.decode(end.output) if isinstance(end, event_kinds.OrchestrationCompleted) else None,
+            error=end.details if isinstance(end, event_kinds.OrchestrationFailed) else None,
             commands=tuple(map(describe_event, given)),
             pending=() if end is not None else waiting_on(execution),
             notes=tuple(execution.notes),

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Literal, NamedTuple
 
-from holdfast.journal.fs import Handle, LockHeld, Mode, Stat
+from holdfast.journal.filesystem import Handle, LockHeld, Mode, Stat
 from holdfast.testing.simdisk import Change, Copier, Dir, File, Loss, Names, PowerCut, walk
 
 When = Literal["before", "during", "after"]

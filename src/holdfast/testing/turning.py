@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.flows.definitions import Definitions
-from holdfast.flows.execution import Execution
-from holdfast.flows.provider import Provider
-from holdfast.flows.steps import StepCall
-from holdfast.flows.turn import Turn, run_turn
-from holdfast.model.history import OrchestrationItem, TurnCommit
-from holdfast.model.reasons import blocked_reason
 from holdfast.model.times import milliseconds
+from holdfast.model.workflows.block_reasons import blocked_reason
+from holdfast.model.workflows.history import OrchestrationItem, TurnCommit
 from holdfast.testing.flows import RunsSteps
+from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.steps import StepCall
+from holdfast.workflows.provider import Provider
+from holdfast.workflows.runtime.execution import Execution
+from holdfast.workflows.runtime.turn import Turn, run_turn
 
 #: Seconds that a turn's lock lives.
 LOCK_S = 30.0

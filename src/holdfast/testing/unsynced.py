@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.journal.fs import Handle, OsFS
+from holdfast.journal.filesystem import Handle, OsFS
 
 
 class Unsynced(OsFS):

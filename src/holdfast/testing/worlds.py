@@ -14,18 +14,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.engine.maintenance import tick
-from holdfast.flows.provider import Provider
-from holdfast.flows.watching import watching
 from holdfast.model.times import Timestamp, moment
 from holdfast.rules.state import Lane
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.here import Here, next_time
 from holdfast.testing.jobs import use
 from holdfast.testing.turning import Turning
+from holdfast.workflows.determinism.call_tracing import watching
+from holdfast.workflows.provider import Provider
 
 if TYPE_CHECKING:
-    from holdfast.app.holdfast import Holdfast
-    from holdfast.app.instances import Instance
+    from holdfast.app.application import Holdfast
+    from holdfast.app.workflows.handle import Instance
 
 R = TypeVar("R")
 

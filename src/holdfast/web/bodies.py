@@ -11,10 +11,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidValue, PayloadTooLarge
-from holdfast.stores.http.packing import unpacked
+from holdfast.stores.http.compression import unpacked
 from holdfast.stores.http.wire import encode
-from holdfast.web.fields import read_as
-from holdfast.web.guard import limits_for, quotas_for
+from holdfast.web.field_validation import read_as
+from holdfast.web.middleware.auth import limits_for, quotas_for
 
 T = TypeVar("T")
 _Handler = Callable[[Request], Awaitable[Response]]

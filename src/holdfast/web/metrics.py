@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.engine.counting import Counts
+from holdfast.engine.commit_stats import Counts
 from holdfast.errors import Forbidden
 from holdfast.journal.stats import JournalStats
 from holdfast.model.jobs import JobStatus
-from holdfast.rules.access import may_read_all, what_it_takes
+from holdfast.rules.access.roles import may_read_all, what_it_takes
 from holdfast.stores.protocol import Durability, Journalling
-from holdfast.web.census import Found
-from holdfast.web.coordinator import Coordinator, coordinator_of
-from holdfast.web.exposition import CONTENT_TYPE, Family, exposed, one
-from holdfast.web.guard import access_of
+from holdfast.web.coordinator.coordinator import Coordinator, coordinator_of
+from holdfast.web.coordinator.store_counts import Found
+from holdfast.web.middleware.auth import access_of
+from holdfast.web.prometheus import CONTENT_TYPE, Family, exposed, one
 
 _STATES = ("open", "full", "failed", "closed")
 _DURABILITIES = ("full", "relaxed")

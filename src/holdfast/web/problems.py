@@ -24,7 +24,7 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.stores.http.wire import PROBLEM_TYPE, Problem, encode
-from holdfast.web.headers import safely
+from holdfast.web.middleware.security_headers import safely
 
 #: The first class an error belongs to counts.
 _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (

@@ -17,20 +17,20 @@ from holdfast.errors import HoldfastError
 from holdfast.model.retention import Retention
 from holdfast.stores.http.wire import ROOT
 from holdfast.web.api.router import PUBLIC
-from holdfast.web.commands import post_commands, post_lease
-from holdfast.web.content import get_blob, put_blob
-from holdfast.web.coordinator import Coordinator, coordinator_of
-from holdfast.web.doorstep import get_root, on_nothing, on_other_method
-from holdfast.web.exact import Exact, table_of
-from holdfast.web.feeding import get_feed
-from holdfast.web.guard import Door, Guard
-from holdfast.web.headers import Headed
-from holdfast.web.looking import get_changes, get_facing, post_look
+from holdfast.web.coordinator.coordinator import Coordinator, coordinator_of
+from holdfast.web.fallback_routes import get_root, on_nothing, on_other_method
 from holdfast.web.metrics import get_metrics
-from holdfast.web.pacing import Pace
-from holdfast.web.packing import Packing
+from holdfast.web.middleware.auth import Door, Guard
+from holdfast.web.middleware.compression import Packing
+from holdfast.web.middleware.exact_routes import Exact, table_of
+from holdfast.web.middleware.security_headers import Headed
+from holdfast.web.middleware.timeouts import Pace
 from holdfast.web.problems import on_error, on_gone, on_stumble
-from holdfast.web.working import (
+from holdfast.web.remote_store.blobs import get_blob, put_blob
+from holdfast.web.remote_store.commands import post_commands, post_lease
+from holdfast.web.remote_store.feed import get_feed
+from holdfast.web.remote_store.lookups import get_changes, get_facing, post_look
+from holdfast.web.remote_store.workers import (
     delete_worker,
     get_lines,
     get_workers,

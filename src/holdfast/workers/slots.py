@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.model.ids import Token
-from holdfast.workers.assignments import Assignment
-from holdfast.workers.outcomes import Outcome, Raised
+from holdfast.workers.handlers.leased_job import Assignment
+from holdfast.workers.handlers.outcome import Outcome, Raised
 from holdfast.workers.runners import Desk, Runner
-from holdfast.workers.tasks import Isolation
+from holdfast.workers.task_registry import Isolation
 
 log = logging.getLogger("holdfast.worker")
 

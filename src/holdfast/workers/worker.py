@@ -18,28 +18,28 @@ from typing import Self
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidOperation
-from holdfast.flows.definitions import Definitions
 from holdfast.model.commands import Retention
 from holdfast.model.workers import Wish, WorkerInfo
-from holdfast.rules.addresses import Network
+from holdfast.rules.webhooks.addresses import Network
 from holdfast.version import __version__
-from holdfast.workers import capture
-from holdfast.workers.assignments import Stop
-from holdfast.workers.chores import Chores
-from holdfast.workers.presence import Presence
-from holdfast.workers.pump import Pump
+from holdfast.workers.background_duties import Chores
+from holdfast.workers.handlers import output_capture
+from holdfast.workers.handlers.leased_job import Stop
+from holdfast.workers.main_loop import Pump
+from holdfast.workers.missing_code import lacking_code, strangers
+from holdfast.workers.registration import Presence
 from holdfast.workers.runners import Desk, Runner
-from holdfast.workers.runners.loop import LoopRunner
-from holdfast.workers.runners.processes import ProcessRunner
-from holdfast.workers.runners.shell import ShellRunner
-from holdfast.workers.runners.threads import ThreadRunner
-from holdfast.workers.scope import Scope
+from holdfast.workers.runners.asyncio_runner import LoopRunner
+from holdfast.workers.runners.process_runner import ProcessRunner
+from holdfast.workers.runners.shell_runner import ShellRunner
+from holdfast.workers.runners.thread_runner import ThreadRunner
 from holdfast.workers.slots import Slots
-from holdfast.workers.strangers import lacking_code, strangers
-from holdfast.workers.tasks import Isolation, Registry
-from holdfast.workers.turns import NoTurns, Turns
-from holdfast.workers.webhooks.courier import Courier
-from holdfast.workers.webhooks.sending import Sender
+from holdfast.workers.task_registry import Isolation, Registry
+from holdfast.workers.webhooks.dispatcher import Courier
+from holdfast.workers.webhooks.send import Sender
+from holdfast.workers.work_filter import Scope
+from holdfast.workers.workflow_turns import NoTurns, Turns
+from holdfast.workflows.api.definitions import Definitions
 
 #: Seconds that handlers have to end by themselves when the worker is asked to stop.
 GRACE_S = 30.0
@@ -110,7 +110,7 @@ class Worker:
         self._chores.grant = self._follow
         self.turns: Turns = NoTurns()
         if workflows is not None and workflows.all():
-            from holdfast.workers.turns.desk import TurnDesk  # noqa: PLC0415 - workers without workflows do not pay
+            from holdfast.workers.workflow_turns.scheduler import TurnDesk  # noqa: PLC0415 - workers without workflows do not pay
 
             self.turns = TurnDesk(engine, workflows, self.slots.poke, loops[0].spawn, turns=turns)
         kept = retention or Retention() if alone else None
@@ -132,7 +132,7 @@ class Worker:
                 f"worker {self.worker_id} was started before. Nothing was changed.", hint="Make another one."
             )
         self.presence.arrive()
-        capture.begin()
+        output_capture.begin()
         self._thread.start()
 
     def _serve(self) -> None:
@@ -153,7 +153,7 @@ class Worker:
             if not self.pump.is_away:  # nobody would hear it
                 self._chores.flush()
                 self.presence.leave()
-            capture.end()
+            output_capture.end()
             self._ended()
 
     def _follow(self, wish: Wish) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.engine import Engine
-from holdfast.engine.handmade import adopt
+from holdfast.engine.file_adoption import adopt
 from holdfast.engine.maintenance import recover
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob
 from holdfast.stores.dir import DirStore

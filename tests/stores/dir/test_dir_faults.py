@@ -16,7 +16,7 @@ import pytest
 from dir_kit import is_new, job, seen_anew
 
 from holdfast.engine import Engine, engine
-from holdfast.engine.handmade import adopt
+from holdfast.engine.file_adoption import adopt
 from holdfast.engine.maintenance import tick
 from holdfast.errors import StoreError, StoreFailed, StoreFull
 from holdfast.model.commands import (
@@ -43,7 +43,7 @@ from holdfast.model.outcomes import Refusal
 from holdfast.model.records import TABLES
 from holdfast.rules.invariants import violations
 from holdfast.stores.dir import DirStore
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing import ManualClock, SimCrash, SimFS
 from holdfast.testing.simfs import CHANGES
 

@@ -32,8 +32,9 @@ from holdfast.model.commands import (
 from holdfast.model.events import JobChanges, QueueChanges
 from holdfast.model.jobs import Backoff, Job, JobStatus, RetryMode
 from holdfast.model.payloads import MAX_DEPTH
-from holdfast.stores.dir import DirStore, names, places
-from holdfast.stores.dir.kinds import FOLDERS
+from holdfast.stores.dir import DirStore, job_locations
+from holdfast.stores.dir.format import file_names
+from holdfast.stores.dir.format.record_files import FOLDERS
 from holdfast.stores.dir.tables import NARROW, DirTables
 from holdfast.testing import ManualClock, SimFS
 
@@ -253,25 +254,25 @@ IDS += ["\U0001f600" * 200, "a" * 200, "%41", "a%2fb", "~", ",", "a,b", "a b", "
 
 
 def test_different_ids_have_different_names_on_every_file_system():
-    made = {names.name_of(job_id): job_id for job_id in IDS}
+    made = {file_names.name_of(job_id): job_id for job_id in IDS}
     assert len(made) == len(IDS)
     assert len({name.casefold() for name in made}) == len(IDS)
     assert all(name.isascii() and len(name) <= 200 and "/" not in name and name[0] != "." for name in made)
-    assert [names.name_of(one) for one in ("a/b", "a::sub::1-7", "..", "A")] == [
+    assert [file_names.name_of(one) for one in ("a/b", "a::sub::1-7", "..", "A")] == [
         "a%2fb",
         "a%3a%3asub%3a%3a1-7",
         "%2e%2e",
         "%41",
     ]
-    assert [names.name_of(one) for one in ("con", "x.", "nul.txt", "console")] == [
+    assert [file_names.name_of(one) for one in ("con", "x.", "nul.txt", "console")] == [
         "%63on",
         "x%2e",
         "%6eul.txt",
         "console",
     ]
-    assert all(names.id_in(name) == job_id for name, job_id in made.items() if "~" not in name)
-    assert names.name_of("mail\0a,b") == "mail,a%2cb"
-    assert names.name_of("a\0b") != names.name_of("a,b")
+    assert all(file_names.id_in(name) == job_id for name, job_id in made.items() if "~" not in name)
+    assert file_names.name_of("mail\0a,b") == "mail,a%2cb"
+    assert file_names.name_of("a\0b") != file_names.name_of("a,b")
 
 
 def test_every_id_makes_its_round_and_none_escapes(tmp_path):
@@ -573,7 +574,7 @@ def test_reading_takes_no_lock_and_changes_nothing(desk):
 
 
 def test_a_crowded_directory_shares_its_files_out_and_both_places_are_read(desk, monkeypatch):
-    monkeypatch.setattr(places, "CROWDED", 5)
+    monkeypatch.setattr(job_locations, "CROWDED", 5)
     for number in range(20):
         desk.add(job(f"j{number:03}"))
     assert len([name for name in desk.ls("pending") if name.endswith(".json")]) == 5

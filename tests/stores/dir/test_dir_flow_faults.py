@@ -17,7 +17,14 @@ from dir_kit import is_new, seen_anew
 
 from holdfast.engine import Engine, engine
 from holdfast.errors import StoreError
-from holdfast.flows.provider import (
+from holdfast.model.records import TABLES
+from holdfast.model.workflows.commands import AppendHistory, DeleteInstances, Delta, NewEvent
+from holdfast.stores.dir import DirStore
+from holdfast.stores.memory.store import MemoryStore
+from holdfast.testing import ManualClock, SimCrash, SimFS
+from holdfast.testing.conformance.provider_kit import activity, completed, event, patch, signal, start, started, timer
+from holdfast.testing.simfs import CHANGES
+from holdfast.workflows.provider import (
     ContinueAsNew,
     EventKind,
     ExecutionMetadata,
@@ -26,13 +33,6 @@ from holdfast.flows.provider import (
     SessionFetchConfig,
     Status,
 )
-from holdfast.model.flowcommands import AppendHistory, DeleteInstances, Delta, NewEvent
-from holdfast.model.records import TABLES
-from holdfast.stores.dir import DirStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.testing import ManualClock, SimCrash, SimFS
-from holdfast.testing.conformance.provider_kit import activity, completed, event, patch, signal, start, started, timer
-from holdfast.testing.simfs import CHANGES
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 ME = SessionFetchConfig("me", 60.0)

@@ -10,13 +10,14 @@ from dir_kit import Desk
 
 from holdfast.engine import Engine
 from holdfast.errors import ProviderError
-from holdfast.flows.provider import EventKind, ExecutionMetadata, InstanceFilter, Provider, Status
-from holdfast.model.instances import HistoryRow, Message
-from holdfast.stores.dir import DirStore, repair
-from holdfast.stores.upkeep import check
+from holdfast.model.workflows.instances import HistoryRow, Message
+from holdfast.stores.check_and_repair import check
+from holdfast.stores.dir import DirStore
+from holdfast.stores.dir.integrity import repair
 from holdfast.testing.conformance.provider_kit import activity, event, patch, signal, start, started
 from holdfast.testing.corruption import corrupt_history, corrupt_message
 from holdfast.testing.unsynced import Unsynced
+from holdfast.workflows.provider import EventKind, ExecutionMetadata, InstanceFilter, Provider, Status
 
 DONE = ExecutionMetadata(status=Status.COMPLETED)
 

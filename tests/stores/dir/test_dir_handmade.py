@@ -12,12 +12,12 @@ import pytest
 from dir_kit import Desk, job
 
 from holdfast import Holdfast
-from holdfast.engine.handmade import adopt
+from holdfast.engine.file_adoption import adopt
 from holdfast.errors import JobNotFound
-from holdfast.journal.fs import OsFS
+from holdfast.journal.filesystem import OsFS
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.stores.dir import DirStore
-from holdfast.stores.dir.wishes import AT_ONCE
+from holdfast.stores.dir.manual_edits import AT_ONCE
 
 
 @pytest.fixture(params=["running", "stopped"])

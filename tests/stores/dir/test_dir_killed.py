@@ -14,10 +14,10 @@ from dir_kit import STATES, Desk, job
 from holdfast import Holdfast
 from holdfast.engine import Engine
 from holdfast.errors import StoreClosed, StoreLocked
+from holdfast.failpoints import reach
 from holdfast.model.commands import Bury, Cancel, Complete, Enqueue, Extend, Fail, Lease, Release, Snooze, Update
 from holdfast.model.events import JobChanges
 from holdfast.model.jobs import Backoff, Job, JobStatus, RetryMode
-from holdfast.points import reach
 from holdfast.stores.dir import DirStore
 from holdfast.testing.killing import killed_at
 from holdfast.testing.unsynced import Unsynced

@@ -3,8 +3,8 @@
 import msgspec
 
 from holdfast.model.commands import PauseDispatch
-from holdfast.model.flowcommands import RenewTurn
 from holdfast.model.ids import Token
+from holdfast.model.workflows.commands import RenewTurn
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.http.wire import Facing
 from holdfast.testing.clock import START, ManualClock

@@ -18,7 +18,7 @@ from holdfast.rules.state import Lane
 from holdfast.stores.http.lookups import LOOK_UPS, look_up
 from holdfast.stores.http.view import HttpView
 from holdfast.stores.http.wire import PAGE
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.protocol import InstanceQuery, JobQuery, View
 from holdfast.testing.conformance.harness import new_job
 

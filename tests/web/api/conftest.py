@@ -15,8 +15,8 @@ from holdfast.model.access import Access, Role
 from holdfast.model.commands import Complete, Lease
 from holdfast.stores.opening import open_store
 from holdfast.testing import ManualClock
-from holdfast.web.guard import Door
-from holdfast.web.keyring import Keyring
+from holdfast.web.coordinator.access_tokens import Keyring
+from holdfast.web.middleware.auth import Door
 from holdfast.web.routes import application
 
 ROLES = [role.value for role in Role]
@@ -92,6 +92,6 @@ def serving(is_local=True):
 @pytest.fixture
 def api(monkeypatch):
     # Else each test would wait that long for its end.
-    monkeypatch.setattr("holdfast.web.bell.PAUSE_S", 0.01)
+    monkeypatch.setattr("holdfast.web.coordinator.event_notifier.PAUSE_S", 0.01)
     with serving() as found:
         yield found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from holdfast.failpoints import listening
 from holdfast.model.commands import Complete
-from holdfast.points import listening
 
 
 def test_a_group_is_made_followed_and_cancelled(api):

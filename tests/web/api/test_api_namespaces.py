@@ -7,8 +7,8 @@ import pytest
 from apibodies import BODIES
 
 from holdfast.model.commands import Complete, Lease
+from holdfast.web.api.endpoint_table import TABLE
 from holdfast.web.api.paging import Query
-from holdfast.web.api.table import TABLE
 
 KINDS = ("job_id", "run_id", "group_id", "template_id", "schedule_id", "reservation_id", "webhook_id", "delivery_id")
 #: All that is about one thing which lies in a namespace.

@@ -14,10 +14,10 @@ from starlette.routing import Mount
 
 from holdfast.errors import BY_CODE
 from holdfast.model.ids import is_id, is_name
+from holdfast.web.api.endpoint_table import TABLE
 from holdfast.web.api.openapi import ID, NAME, document, written
 from holdfast.web.api.paging import cursor_of
 from holdfast.web.api.router import Api
-from holdfast.web.api.table import TABLE
 from holdfast.web.problems import status_of
 from holdfast.web.routes import API
 

@@ -29,8 +29,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from holdfast import Holdfast
+from holdfast.web.api.endpoint_table import TABLE
 from holdfast.web.api.openapi import document
-from holdfast.web.api.table import TABLE
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 CHECKS = [

@@ -1,8 +1,9 @@
 """`holdfast demo`: kill workers with SIGKILL in the middle of their work, and prove from outside that nothing was lost.
 
 First one in the middle of a workflow (`order`), then one of several in the middle of its jobs: `task` is what those
-run, `crew` starts and kills them, `story` plays it, `proof` judges the evidence, `stage` shows it. The verdicts come
-from the store *and* from files that steps and handlers write to beside it (`record`); they can be against us.
+run, `worker_processes` starts and kills them, `scenario` plays it, `verify` judges the evidence, `display` shows it.
+The verdicts come from the store *and* from files that steps and handlers write to beside it (`record`); they can be
+against us.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.output import output_for, output_options
-from holdfast.cli.terminal import say
+from holdfast.cli.render.output import output_for, output_options
+from holdfast.cli.render.terminal import say
 
 
 @click.command()
@@ -37,8 +38,8 @@ def demo(
     that was recorded run again, every job done, each repeated execution explained by a LOST run, and the jobs of the
     dead worker taken over in time.
     """
-    from holdfast.cli.demo.parts import play  # noqa: PLC0415 - engine and rich are loaded when it runs, not for help
-    from holdfast.cli.demo.story import Plan  # noqa: PLC0415 - the same
+    from holdfast.cli.demo.run import play  # noqa: PLC0415 - engine and rich are loaded when it runs, not for help
+    from holdfast.cli.demo.scenario import Plan  # noqa: PLC0415 - the same
 
     with _place(keep=keep) as place:
         url = store or f"sqlite:{place / 'jobs.db'}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.holdfast import Holdfast
+from holdfast.app.application import Holdfast
 
 
 class Said(StrEnum):

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.holdfast import Holdfast
-from holdfast.app.tasks import Task
+from holdfast.app.application import Holdfast
+from holdfast.app.tasks.task import Task
 from holdfast.cli.demo.record import Said, note, work
 from holdfast.model.ids import JobId, RunId
 

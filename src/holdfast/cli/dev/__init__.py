@@ -27,7 +27,7 @@ def dev(ctx: click.Context, *, app: str, temp: bool, concurrency: int | None, gr
     Jobs that run at a change end within --grace or are released, to be run by the new code. An application that cannot
     be imported is waited for: the next good save starts it. Ctrl-C ends it; a second one leaves at once.
     """
-    from holdfast.cli.dev.parent import develop  # noqa: PLC0415 - imported when called
-    from holdfast.cli.dev.talk import Settings  # noqa: PLC0415 - the same
+    from holdfast.cli.dev.messages import Settings  # noqa: PLC0415 - the same
+    from holdfast.cli.dev.supervisor import develop  # noqa: PLC0415 - imported when called
 
     ctx.exit(develop(Settings(app=app, temp=temp, concurrency=concurrency, grace_s=grace)))

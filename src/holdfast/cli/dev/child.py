@@ -15,16 +15,16 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.holdfast import Holdfast
+from holdfast.app.application import Holdfast
+from holdfast.cli.app_loader import load
 from holdfast.cli.dev import files
-from holdfast.cli.dev.news import follow
-from holdfast.cli.dev.talk import Broken, Files, News, Ready, Settings, encode_news
-from holdfast.cli.loading import load
-from holdfast.cli.terminal import safe, say
+from holdfast.cli.dev.job_lines import follow
+from holdfast.cli.dev.messages import Broken, Files, News, Ready, Settings, encode_news
+from holdfast.cli.render.terminal import safe, say
 from holdfast.errors import HoldfastError
-from holdfast.flows.watching import watch_turns
 from holdfast.stores.opening import parse_url
 from holdfast.workers.worker import Worker
+from holdfast.workflows.determinism.call_tracing import watch_turns
 
 #: Seconds between two looks for modules that were imported later.
 LOOK_S = 1.0

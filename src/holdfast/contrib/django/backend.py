@@ -16,8 +16,8 @@ from django.core import checks
 from django.db import transaction
 from django.utils import timezone
 
-from holdfast.app.holdfast import Holdfast
-from holdfast.contrib.django import running, settings
+from holdfast.app.application import Holdfast
+from holdfast.contrib.django import settings, task_runner
 from holdfast.contrib.django.results import STATUSES, Call, change, result_of
 from holdfast.contrib.django.tasks import (
     BaseTaskBackend,
@@ -26,7 +26,7 @@ from holdfast.contrib.django.tasks import (
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from holdfast.engine.content import fetch
+from holdfast.engine.blob_content import fetch
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
@@ -52,7 +52,7 @@ class HoldfastBackend(BaseTaskBackend):
     def hf(self) -> Holdfast:
         """The application whose store it is; shared by all threads. Raises ImproperlyConfigured."""
         hf = settings.application(self.chosen)
-        running.register(hf, self.queues)
+        task_runner.register(hf, self.queues)
         return hf
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
@@ -95,7 +95,7 @@ class HoldfastBackend(BaseTaskBackend):
         call = Call(task.module_path, result.args, result.kwargs, self.alias, after)
         return NewJob(
             job_id=JobId(result.id),
-            job_type=running.NAME,
+            job_type=task_runner.NAME,
             namespace=self.hf.namespace,
             params=msgspec.Raw(msgspec.json.encode(call)),
             queue=task.queue_name,
@@ -120,7 +120,7 @@ class HoldfastBackend(BaseTaskBackend):
         with engine.read() as view:
             job = view.get(Job, JobId(result_id))
             runs = [] if job is None else view.runs(job.job_id)
-        if job is None or job.job_type != running.NAME or job.namespace != self.hf.namespace:
+        if job is None or job.job_type != task_runner.NAME or job.namespace != self.hf.namespace:
             raise TaskResultDoesNotExist(result_id)
         call = _call(fetch(engine.store, job.params))
         return result_of(msgspec.structs.replace(job, result=fetch(engine.store, job.result)), runs, call)

@@ -11,7 +11,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from holdfast.app.holdfast import Holdfast
+from holdfast.app.application import Holdfast
 from holdfast.errors import InvalidValue
 from holdfast.stores.opening import parse_url
 

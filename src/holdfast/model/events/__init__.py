@@ -11,8 +11,73 @@ from functools import cache
 import msgspec
 
 from holdfast.errors import BadEvent, UnknownEvent
-from holdfast.model.events.fact import Fact
-from holdfast.model.events.flows import (
+from holdfast.model.events.base import Fact
+from holdfast.model.events.bookkeeping import CommandDone, CommandForgotten, KeyDropped, MemoryEvent
+from holdfast.model.events.groups import GroupChanged, GroupCreated, GroupEvent, GroupPruned
+from holdfast.model.events.jobs import (
+    JobCancelled,
+    JobCancelRequested,
+    JobChanges,
+    JobCompleted,
+    JobCreated,
+    JobDead,
+    JobEvent,
+    JobFailed,
+    JobMended,
+    JobMoved,
+    JobPruned,
+    JobSkipped,
+    JobSnoozed,
+    JobUpdated,
+    LeaseExpired,
+    LeaseExtended,
+    LeaseGranted,
+    LeaseReleased,
+    RunDropped,
+)
+from holdfast.model.events.queues import (
+    DispatchPaused,
+    DispatchResumed,
+    QueueChanges,
+    QueueEvent,
+    QueueNormalized,
+    QueuePaused,
+    QueueResumed,
+    QueueSet,
+)
+from holdfast.model.events.reservations import (
+    ReservationAcquired,
+    ReservationEvent,
+    ReservationExpired,
+    ReservationPruned,
+    ReservationReleased,
+    ReservationRenewed,
+)
+from holdfast.model.events.schedules import (
+    PlanEvent,
+    ScheduleCreated,
+    ScheduleDeleted,
+    ScheduleFired,
+    ScheduleMissed,
+    SchedulePaused,
+    ScheduleResumed,
+    ScheduleUpdated,
+    TemplateArchived,
+    TemplateCreated,
+    TemplateDeleted,
+    TemplateUpdated,
+)
+from holdfast.model.events.webhooks import (
+    DeliveryClaimed,
+    DeliveryCreated,
+    DeliveryEnded,
+    DeliveryPruned,
+    WebhookCreated,
+    WebhookDeleted,
+    WebhookEvent,
+    WebhookUpdated,
+)
+from holdfast.model.events.workflows import (
     AffinityClaimed,
     AffinityExtended,
     AffinityRemoved,
@@ -37,71 +102,6 @@ from holdfast.model.events.flows import (
     TurnExtended,
     TurnLocked,
     TurnTagged,
-)
-from holdfast.model.events.groups import GroupChanged, GroupCreated, GroupEvent, GroupPruned
-from holdfast.model.events.jobs import (
-    JobCancelled,
-    JobCancelRequested,
-    JobChanges,
-    JobCompleted,
-    JobCreated,
-    JobDead,
-    JobEvent,
-    JobFailed,
-    JobMended,
-    JobMoved,
-    JobPruned,
-    JobSkipped,
-    JobSnoozed,
-    JobUpdated,
-    LeaseExpired,
-    LeaseExtended,
-    LeaseGranted,
-    LeaseReleased,
-    RunDropped,
-)
-from holdfast.model.events.memory import CommandDone, CommandForgotten, KeyDropped, MemoryEvent
-from holdfast.model.events.plans import (
-    PlanEvent,
-    ScheduleCreated,
-    ScheduleDeleted,
-    ScheduleFired,
-    ScheduleMissed,
-    SchedulePaused,
-    ScheduleResumed,
-    ScheduleUpdated,
-    TemplateArchived,
-    TemplateCreated,
-    TemplateDeleted,
-    TemplateUpdated,
-)
-from holdfast.model.events.queues import (
-    DispatchPaused,
-    DispatchResumed,
-    QueueChanges,
-    QueueEvent,
-    QueueNormalized,
-    QueuePaused,
-    QueueResumed,
-    QueueSet,
-)
-from holdfast.model.events.reservations import (
-    ReservationAcquired,
-    ReservationEvent,
-    ReservationExpired,
-    ReservationPruned,
-    ReservationReleased,
-    ReservationRenewed,
-)
-from holdfast.model.events.webhooks import (
-    DeliveryClaimed,
-    DeliveryCreated,
-    DeliveryEnded,
-    DeliveryPruned,
-    WebhookCreated,
-    WebhookDeleted,
-    WebhookEvent,
-    WebhookUpdated,
 )
 
 Event = JobEvent | QueueEvent | PlanEvent | ReservationEvent | GroupEvent | WebhookEvent | FlowEvent | MemoryEvent
@@ -211,7 +211,7 @@ _tag = msgspec.json.Decoder(_Tagged)
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Event]:
-    from holdfast.model.events.reading import decoder  # noqa: PLC0415 - it imports this, and takes its time
+    from holdfast.model.events.decode import decoder  # noqa: PLC0415 - it imports this, and takes its time
 
     return decoder
 

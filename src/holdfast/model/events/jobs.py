@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.events.fact import Fact
+from holdfast.model.events.base import Fact
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.model.payloads import NULL

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.model.events.fact import Fact
+from holdfast.model.events.base import Fact
 from holdfast.model.retention import Retention
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.events.fact import Fact
+from holdfast.model.events.base import Fact
 from holdfast.model.reservations import Reservation
 from holdfast.model.times import Timestamp
 

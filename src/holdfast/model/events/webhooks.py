@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.events.fact import Fact
+from holdfast.model.events.base import Fact
 from holdfast.model.ids import RunId
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import DeliveryStatus, Webhook, WebhookChanges

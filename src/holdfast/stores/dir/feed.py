@@ -17,13 +17,13 @@ from zlib import crc32
 import msgspec
 
 from holdfast.errors import StoreDamaged
-from holdfast.journal.failures import telling
-from holdfast.journal.fs import FS, Handle, write_all
+from holdfast.journal.filesystem import FS, Handle, write_all
+from holdfast.journal.fs_errors import telling
 from holdfast.journal.scan import reading
 from holdfast.model.times import Timestamp
+from holdfast.stores.dir.format.record_files import FEED
 from holdfast.stores.dir.intent import Told
-from holdfast.stores.dir.kinds import FEED
-from holdfast.stores.forgetting import forgotten
+from holdfast.stores.feed_errors import forgotten
 from holdfast.stores.protocol import Entry
 
 #: Bytes of a file after which the next one is begun.

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.errors import StoreDamaged
 from holdfast.model.times import Timestamp
-from holdfast.stores.dir.kinds import INTENT, STATES
+from holdfast.stores.dir.format.record_files import INTENT, STATES
 
 FORMAT = 1
 _NAME = re.compile(r"[0-9]{16}")

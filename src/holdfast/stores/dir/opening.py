@@ -15,17 +15,17 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreFailed
-from holdfast.journal.fs import FS
-from holdfast.stores.dir import feed, identity
+from holdfast.journal.filesystem import FS
+from holdfast.stores.dir import feed, store_files
 from holdfast.stores.dir.feed import Feed
-from holdfast.stores.dir.identity import Counters
-from holdfast.stores.dir.jobfile import JobFile
-from holdfast.stores.dir.kinds import INTENT, MADE
-from holdfast.stores.dir.loading import Loading, Stray
-from holdfast.stores.dir.names import stem_of
-from holdfast.stores.dir.places import Places
-from holdfast.stores.dir.quarantine import Quarantine
-from holdfast.stores.dir.recovery import Recovery, Report
+from holdfast.stores.dir.format.file_names import stem_of
+from holdfast.stores.dir.format.job_file import JobFile
+from holdfast.stores.dir.format.record_files import INTENT, MADE
+from holdfast.stores.dir.integrity.quarantine import Quarantine
+from holdfast.stores.dir.job_locations import Places
+from holdfast.stores.dir.load.records import Loading, Stray
+from holdfast.stores.dir.load.recovery import Recovery, Report
+from holdfast.stores.dir.store_files import Counters
 from holdfast.stores.dir.tables import DirTables
 
 log = logging.getLogger("holdfast.stores.dir")
@@ -95,7 +95,7 @@ def demand_private(root: str) -> None:
 
 def prepare(fs: FS, data: FS, root: str, clock: Clock) -> bool:
     """Find the store, or make one around what is there; tell whether it is new."""
-    known = identity.read_identity(fs, root)
+    known = store_files.read_identity(fs, root)
     if fs.stat("data") is None:
         fs.mkdir("data")
     fs.sync_dir("")
@@ -106,10 +106,10 @@ def prepare(fs: FS, data: FS, root: str, clock: Clock) -> bool:
         data.sync_dir(folder)
     if known is not None:
         return False
-    was_store = feed.files(data) or identity.read_counters(data) is not None or _has_intent(data)
+    was_store = feed.files(data) or store_files.read_counters(data) is not None or _has_intent(data)
     if not was_store:
-        identity.write_counters(data, Counters())
-    identity.write_identity(fs, clock.now())
+        store_files.write_counters(data, Counters())
+    store_files.write_identity(fs, clock.now())
     return not was_store
 
 
@@ -119,5 +119,5 @@ def _has_intent(data: FS) -> bool:
 
 def refuse_missing(fs: FS, root: str) -> None:
     """Refuse to read where there is no store."""
-    if identity.read_identity(fs, root) is None and fs.stat("data/tasks") is None:
+    if store_files.read_identity(fs, root) is None and fs.stat("data/tasks") is None:
         raise StoreFailed(f"{root} is no store of this kind. Nothing was opened.", hint="Check the path.", file=root)

@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.journal.fs import FS, Stat
+from holdfast.journal.filesystem import FS, Stat
 from holdfast.model.jobs import Job, JobStatus, RunStatus
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.fold import LOST
-from holdfast.stores.dir import jobfile
-from holdfast.stores.dir.camel import Fields, fields_of
-from holdfast.stores.dir.jobfile import MAY_BE, JobFile
-from holdfast.stores.dir.kinds import number_in
-from holdfast.stores.dir.names import is_canonical, is_share, name_of
-from holdfast.stores.dir.strangers import history
-from holdfast.stores.dir.text import Unreadable, compacted, read_bytes, unblanked, whole
-from holdfast.stores.dir.writing import path_of
+from holdfast.stores.dir.foreign_files import history
+from holdfast.stores.dir.format import job_file
+from holdfast.stores.dir.format.atomic_write import path_of
+from holdfast.stores.dir.format.camel_case import Fields, fields_of
+from holdfast.stores.dir.format.file_names import is_canonical, is_share, name_of
+from holdfast.stores.dir.format.job_file import MAY_BE, JobFile
+from holdfast.stores.dir.format.record_files import number_in
+from holdfast.stores.dir.format.record_text import Unreadable, compacted, read_bytes, unblanked, whole
 
 replace = msgspec.structs.replace
 
@@ -88,7 +88,7 @@ def ended_file(fs: FS, folder: str, state: str, name: str, applied: int) -> JobF
     fields = fields_of(text)
     if not is_ours(fields, name, applied):
         return _right_name(name, history(text, name, state, mtime_of(fs.stat(path_of(folder, name)))))
-    file = jobfile.read_fields(fields, state)
+    file = job_file.read_fields(fields, state)
     if file.state in MAY_BE[state] and file.job.finished_at is not None and file.job.token is None:
         return file
     # Moved here by hand, or written by a program that knows less than we do.

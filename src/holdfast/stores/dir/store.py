@@ -19,44 +19,45 @@ import msgspec
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import RecordTooLarge, StoreClosed, StoreError, StoreFailed, StoreFull, StoreReadOnly
+from holdfast.failpoints import reach
 from holdfast.journal import JournalOptions
-from holdfast.journal.failures import telling, told
-from holdfast.journal.fs import FS, Lock, OsFS, filesystem_kind, is_network, process_id, write_all
+from holdfast.journal.filesystem import FS, Lock, OsFS, filesystem_kind, is_network, process_id, write_all
+from holdfast.journal.fs_errors import telling, told
 from holdfast.journal.opening import take_lock
 from holdfast.journal.stats import Counters as LogCounters
 from holdfast.journal.stats import JournalStats, report
 from holdfast.model.events import Event, JobCreated, encode_event
 from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import Turn
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
-from holdfast.points import reach
+from holdfast.model.workflows.instances import Turn
 from holdfast.rules.invariants import RUNS_KEPT
-from holdfast.stores.beside.blobfiles import FileBlobs
-from holdfast.stores.beside.logfiles import FileLogs
-from holdfast.stores.beside.rosterfiles import FileRoster
-from holdfast.stores.beside.sessions import LockedSessions
-from holdfast.stores.dir import identity, intent, jobfile, trash, writing
-from holdfast.stores.dir.below import Below
-from holdfast.stores.dir.checking import findings
-from holdfast.stores.dir.effects import plan_of
-from holdfast.stores.dir.ended import read_ended
+from holdfast.stores.dir import intent, store_files
 from holdfast.stores.dir.feed import ROTATE
-from holdfast.stores.dir.floweffects import BatchPlan
-from holdfast.stores.dir.histories import Histories
-from holdfast.stores.dir.identity import Counters
+from holdfast.stores.dir.format import atomic_write, job_file, trash
+from holdfast.stores.dir.format.atomic_write import path_of
+from holdfast.stores.dir.format.file_names import name_of
+from holdfast.stores.dir.format.histories import Histories
+from holdfast.stores.dir.format.job_file import JobFile
+from holdfast.stores.dir.format.record_files import INTENT
+from holdfast.stores.dir.format.record_text import MAX_FILE, Signature, signature
+from holdfast.stores.dir.format.subdirectory_fs import Below
+from holdfast.stores.dir.integrity.check import findings
 from holdfast.stores.dir.intent import Drop, Effect, Image, Told, Trash
-from holdfast.stores.dir.jobfile import JobFile
-from holdfast.stores.dir.kinds import INTENT
-from holdfast.stores.dir.names import name_of
+from holdfast.stores.dir.job_effects import plan_of
+from holdfast.stores.dir.load.ended_jobs import read_ended
+from holdfast.stores.dir.manual_edits import Wishes
 from holdfast.stores.dir.opening import demand_private, load, prepare, refuse_missing
+from holdfast.stores.dir.store_files import Counters
 from holdfast.stores.dir.tables import DirTables
-from holdfast.stores.dir.text import MAX_FILE, Signature, signature
-from holdfast.stores.dir.wishes import Wishes
-from holdfast.stores.dir.writing import path_of
+from holdfast.stores.dir.workflow_effects import BatchPlan
+from holdfast.stores.memory.tables import Tables
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises, Wish
-from holdfast.stores.tables import Tables
+from holdfast.stores.sidecar.blob_files import FileBlobs
+from holdfast.stores.sidecar.log_files import FileLogs
+from holdfast.stores.sidecar.sessions import LockedSessions
+from holdfast.stores.sidecar.worker_files import FileRoster
 
 log = logging.getLogger("holdfast.stores.dir")
 
@@ -107,7 +108,7 @@ class DirStore:
         self._extras = opened.extras
         self._wishes = Wishes(self._fs, opened, self._errands, clock)
         self._last = self._tables.seq
-        self._kept_counters: Counters | None = identity.read_counters(self._fs)
+        self._kept_counters: Counters | None = store_files.read_counters(self._fs)
         root = f"{path}/data"
         self.blobs = FileBlobs(self._fs, root, clock, self._each_unnamed, readonly=readonly)
         self.logs = FileLogs(self._fs, root, readonly=readonly)
@@ -218,7 +219,7 @@ class DirStore:
                 self._see_that_it_is_ours()
                 took_s = self._clock.monotonic() - began
                 reach("dir.intended")
-                writing.apply(self._fs, plan.effects, self._noted)
+                atomic_write.apply(self._fs, plan.effects, self._noted)
                 reach("dir.applied")
                 self._feed.append(events)
                 reach("dir.told")
@@ -273,7 +274,7 @@ class DirStore:
 
     def _draft(self, intended: intent.Intent) -> tuple[str, int]:
         """Write the intent under a name that counts for nothing; give that and its bytes. Raises StoreFull."""
-        draft, text = writing.draft_of(INTENT, intended.name), intent.written(intended)
+        draft, text = atomic_write.draft_of(INTENT, intended.name), intent.written(intended)
         syncing = False
         try:
             with suppress(FileNotFoundError):
@@ -332,7 +333,7 @@ class DirStore:
         job = self._tables.records[Job].get(job_id)
         if job is None:
             return
-        runs, kept = self._tables.runs(job_id), jobfile.kept_runs(self._tables, job, self._tables.ts)
+        runs, kept = self._tables.runs(job_id), job_file.kept_runs(self._tables, job, self._tables.ts)
         for run in runs[: len(runs) - len(kept)]:
             self._tables.put(Run, run.run_id, None)
 
@@ -490,7 +491,7 @@ class DirStore:
             pending = tuple(sorted({*waiting, *self._wishes.missing}))
             counters = msgspec.structs.replace(counters, pending=pending, edited=tuple(self._wishes.edited))
         if counters != self._kept_counters:
-            identity.write_counters(self._fs, counters)
+            store_files.write_counters(self._fs, counters)
             self._kept_counters = counters
 
     def close(self) -> None:

@@ -14,21 +14,21 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import Execution, HistoryRow
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Key, Record, key_of
 from holdfast.model.times import Timestamp
-from holdfast.stores.batch import BatchTables
-from holdfast.stores.beside.naming import named_by
-from holdfast.stores.dir.histories import Histories
-from holdfast.stores.dir.jobfile import JobFile
-from holdfast.stores.dir.names import name_of
-from holdfast.stores.tables import Tables
+from holdfast.model.workflows.instances import Execution, HistoryRow
+from holdfast.stores.dir.format.file_names import name_of
+from holdfast.stores.dir.format.histories import Histories
+from holdfast.stores.dir.format.job_file import JobFile
+from holdfast.stores.memory.batch import BatchTables
+from holdfast.stores.memory.tables import Tables
+from holdfast.stores.sidecar.blob_refs import named_by
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T", bound=type)
 
-#: The key of an event in a history, as `model.instances` writes it. Numbers, so that nothing else becomes one.
+#: The key of an event in a history, as `model.workflows.instances` writes it. Numbers: nothing else becomes one.
 HISTORY_KEY = re.compile("([0-9]{16,19})\0([0-9]{19})")
 
 #: Look-ups that need no ended job, or only the one they are asked for, or are answered here one by one.

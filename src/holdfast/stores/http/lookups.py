@@ -19,7 +19,7 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.records import TABLES, Record
 from holdfast.model.webhooks import Webhook
-from holdfast.stores.http.judging import demand_number, judge_of
+from holdfast.stores.http.lookup_validation import demand_number, judge_of
 from holdfast.stores.http.wire import PAGE, Look, Seen, encode
 from holdfast.stores.protocol import View
 

@@ -31,15 +31,15 @@ from holdfast.model.commands import (
     Reserve,
     Snooze,
 )
-from holdfast.model.flowcommands import RenewActivity, RenewSessions, RenewTurn
 from holdfast.model.ids import JobId, uuid7
 from holdfast.model.outcomes import Outcome
 from holdfast.model.times import Timestamp, milliseconds, stamp
+from holdfast.model.workflows.commands import RenewActivity, RenewSessions, RenewTurn
 from holdfast.rules.explain import Reason
 from holdfast.stores.deadline import deadline
-from holdfast.stores.http.beside import HttpBlobs, HttpLogs, HttpRoster, NoSessions
-from holdfast.stores.http.calling import Channel, Request
-from holdfast.stores.http.together import Together
+from holdfast.stores.http.channel import Channel, Request
+from holdfast.stores.http.request_batcher import Together
+from holdfast.stores.http.sidecar import HttpBlobs, HttpLogs, HttpRoster, NoSessions
 from holdfast.stores.http.view import HttpView
 from holdfast.stores.http.wire import (
     LONGEST_WAIT_S,

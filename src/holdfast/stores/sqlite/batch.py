@@ -16,25 +16,25 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from holdfast.errors import RecordTooLarge
+from holdfast.failpoints import reach
 from holdfast.journal.records import MAX_LINE
 from holdfast.model.events import Event, encode_event
 from holdfast.model.groups import Group, GroupMode
 from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import Execution, HistoryRow, Instance, Message, Turn, history_key, message_key
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, Key, Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Webhook
-from holdfast.points import reach
-from holdfast.rules.changes import Stamp
+from holdfast.model.workflows.instances import Execution, HistoryRow, Instance, Message, Turn, history_key, message_key
 from holdfast.rules.fold import fold
-from holdfast.rules.order import place, run_place
+from holdfast.rules.fold_changes import Stamp
+from holdfast.rules.jobs.dispatch_order import place, run_place
 from holdfast.rules.state import Lane
-from holdfast.stores.sqlite.flowrows import MESSAGES
-from holdfast.stores.sqlite.kinds import BY_KIND
 from holdfast.stores.sqlite.lookups import DUE, Lookups
+from holdfast.stores.sqlite.record_tables import BY_KIND
 from holdfast.stores.sqlite.rows import JOBS, RUNS, Meta, Row, Table, as_waiting, chained
 from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.workflow_rows import MESSAGES
 
 R = TypeVar("R", bound=Record)
 Band = tuple[str, str, int]

@@ -1,6 +1,7 @@
-"""The look-ups of a view, as queries on one connection inside one transaction. The meaning is that of `stores.tables`.
+"""The look-ups of a view, as queries on one connection inside one transaction.
 
-Reading only. A batch builds on it: it writes what is pending before a query looks, and gives back the records it knows.
+The meaning is that of `stores.memory.tables`. Reading only. A batch builds on it: it writes what is pending before a
+query looks, and gives back the records it knows.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from holdfast.model.schedules import Schedule
 from holdfast.model.templates import Template
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, Webhook
-from holdfast.rules.order import place
+from holdfast.rules.jobs.dispatch_order import place
 from holdfast.rules.state import Lane
-from holdfast.stores.forgetting import forgotten
+from holdfast.stores.feed_errors import forgotten
 from holdfast.stores.protocol import DeliveryQuery, Entry, GroupQuery, JobQuery, QueueCount
-from holdfast.stores.sqlite.flowlookups import FLOW_DUE, FlowLookups
-from holdfast.stores.sqlite.kinds import BY_KIND
-from holdfast.stores.sqlite.plainrows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
-from holdfast.stores.sqlite.readyrows import ReadyRows
+from holdfast.stores.sqlite.plain_rows import DELIVERIES, GROUPS, RESERVATIONS, WEBHOOKS
+from holdfast.stores.sqlite.ready_rows import ReadyRows
+from holdfast.stores.sqlite.record_tables import BY_KIND
 from holdfast.stores.sqlite.rows import COMMANDS, HELD_KEYS, JOBS, RUNS, SCHEDULES, Meta, Row, Table
 from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.workflow_lookups import FLOW_DUE, FlowLookups
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N", Template, Schedule)

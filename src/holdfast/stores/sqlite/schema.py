@@ -26,8 +26,8 @@ from holdfast.errors import (
     StoreReadOnly,
     TooNew,
 )
+from holdfast.failpoints import reach
 from holdfast.model.records import Queue
-from holdfast.points import reach
 from holdfast.stores.sqlite.connections import begin_immediate, connect, translated
 from holdfast.stores.sqlite.rows import Meta, queue_row, sum_of
 from holdfast.stores.sqlite.statements import SQL, read_sql, split

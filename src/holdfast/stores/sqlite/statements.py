@@ -30,8 +30,8 @@ _SET = re.compile(r"(\w+) = (\?|NULL|'\w+')")
 
 
 def read_sql(file: str) -> str:
-    """Read a file of the folder `stores/sql`."""
-    return resources.files("holdfast.stores").joinpath("sql", file).read_text(encoding="utf-8")
+    """Read a file of the folder `stores/sqlite/sql`."""
+    return resources.files("holdfast.stores.sqlite").joinpath("sql", file).read_text(encoding="utf-8")
 
 
 def blocks(text: str) -> dict[str, str]:

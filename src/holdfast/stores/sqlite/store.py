@@ -23,13 +23,13 @@ from typing import Literal, NamedTuple
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
-from holdfast.journal.fs import after_fork_in_child, filesystem_kind, is_network
+from holdfast.failpoints import reach
+from holdfast.journal.filesystem import after_fork_in_child, filesystem_kind, is_network
 from holdfast.model.times import Timestamp
-from holdfast.points import reach
-from holdfast.stores.beside.sessions import LockedSessions
 from holdfast.stores.protocol import Durability, Entry, Finding, Promises
+from holdfast.stores.sidecar.sessions import LockedSessions
 from holdfast.stores.sqlite.batch import Batch
-from holdfast.stores.sqlite.beside import Database, SqliteBlobs, SqliteLogs, SqliteRoster
+from holdfast.stores.sqlite.caller_transaction import LateBell, joined
 from holdfast.stores.sqlite.check import findings
 from holdfast.stores.sqlite.connections import (
     BUSY_MS,
@@ -41,14 +41,14 @@ from holdfast.stores.sqlite.connections import (
     translated,
     wait_for_others,
 )
-from holdfast.stores.sqlite.cycle import Cycle, cycle_reaching
-from holdfast.stores.sqlite.forking import inside
-from holdfast.stores.sqlite.guest import LateBell, joined
+from holdfast.stores.sqlite.fork_guard import inside
 from holdfast.stores.sqlite.lookups import Lookups
-from holdfast.stores.sqlite.relog import write_log_again
+from holdfast.stores.sqlite.rewrite_wal import write_log_again
 from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
+from holdfast.stores.sqlite.sidecar import Database, SqliteBlobs, SqliteLogs, SqliteRoster
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.wake import Bells
+from holdfast.stores.sqlite.wakeup import Bells
+from holdfast.stores.sqlite.wal_cycle import Cycle, cycle_reaching
 
 log = logging.getLogger(__name__)
 

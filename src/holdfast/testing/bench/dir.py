@@ -16,16 +16,17 @@ from pathlib import Path
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.journal.fs import OsFS, atomic_write
+from holdfast.journal.filesystem import OsFS, atomic_write
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Grant, Leased
 from holdfast.model.times import stamp
-from holdfast.stores.dir import DirStore, jobfile
-from holdfast.stores.dir.kinds import COMPLETED
-from holdfast.stores.dir.names import name_of
-from holdfast.stores.dir.text import pretty
+from holdfast.stores.dir import DirStore
+from holdfast.stores.dir.format import job_file
+from holdfast.stores.dir.format.file_names import name_of
+from holdfast.stores.dir.format.record_files import COMPLETED
+from holdfast.stores.dir.format.record_text import pretty
 from holdfast.testing.bench import Row, median, seconds, seconds_of
 from holdfast.testing.clock import START
 from holdfast.testing.unsynced import Unsynced
@@ -133,7 +134,7 @@ def _fill(place: Path, completed: int, pending: int) -> None:
         job_id = JobId(f"019b76da-a800-7000-8000-{number:012}")
         done = Job(job_id, "send", PARAMS, when, status=JobStatus.COMPLETED, position=100, finished_at=when, seq=1)
         handle = fs.open(f"{COMPLETED}/{name_of(job_id)}.json", "create")
-        fs.write(handle, pretty(jobfile.write(done, ())))
+        fs.write(handle, pretty(job_file.write(done, ())))
         fs.close(handle)
     os.sync()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import Holdfast
-from holdfast.model.instances import InstanceStatus
+from holdfast.model.workflows.instances import InstanceStatus
 
 #: Threads that start workflows.
 STARTERS = 8

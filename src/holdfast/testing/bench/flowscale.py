@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.app.holdfast import Holdfast
-from holdfast.app.workflows import Workflow
+from holdfast.app.application import Holdfast
+from holdfast.app.workflows.workflow import Workflow
 from holdfast.testing.bench import Row, seconds
 from holdfast.testing.worlds import virtual
 

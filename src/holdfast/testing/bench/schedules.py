@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import next_wake
-from holdfast.engine.rounds import fire_due
+from holdfast.engine.schedule_rounds import fire_due
 from holdfast.model.commands import PutSchedule
 from holdfast.model.schedules import NewSchedule, Overlap
 from holdfast.model.times import stamp

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from holdfast.errors import IdReused, InvalidValue, StoreError
+from holdfast.failpoints import listening
 from holdfast.model.commands import Enqueue, Fail, Lease
 from holdfast.model.events import LeaseGranted
 from holdfast.model.ids import JobId, RunId, Token
 from holdfast.model.jobs import Job, JobStatus
 from holdfast.model.outcomes import Enqueued, Refusal, Reported, Submitted
-from holdfast.points import listening
 from holdfast.rules import fold
-from holdfast.rules.changes import Change
+from holdfast.rules.fold_changes import Change
 from holdfast.testing.conformance.commands import SAMPLES, A
 from holdfast.testing.conformance.harness import Broken, Harness, Topic, break_here, new_job
 from holdfast.testing.conformance.marks import sends_once

@@ -10,8 +10,8 @@ from holdfast.model.jobs import JobStatus
 from holdfast.model.logs import LogLine, NumberedLine
 from holdfast.model.times import FOREVER, Timestamp
 from holdfast.model.workers import LiveRun, Progress, Wish, WorkerInfo, WorkerState
-from holdfast.rules.retention import LOGS_S
-from holdfast.stores.beside.rostering import LOST_S, SHOWN_S
+from holdfast.rules.jobs.retention import LOGS_S
+from holdfast.stores.sidecar.worker_liveness import LOST_S, SHOWN_S
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic
 

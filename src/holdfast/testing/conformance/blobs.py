@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.content import fetch
+from holdfast.engine.blob_content import fetch
 from holdfast.engine.maintenance import ORPHAN_S, SWEEP_EVERY_S
 from holdfast.errors import BlobMissing, IdReused, InvalidValue
 from holdfast.model.artifacts import Artifact

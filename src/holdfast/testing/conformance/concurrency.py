@@ -8,11 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.engine import Engine
+from holdfast.failpoints import listening
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus, RetryKind
 from holdfast.model.outcomes import Enqueued, Leased, Refusal, Reported
-from holdfast.points import listening
 from holdfast.testing.conformance.commands import A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job, told
 from holdfast.testing.conformance.marks import counts_writes, sends_once

@@ -17,6 +17,7 @@ from holdfast.errors import (
     PayloadTooLarge,
     StoreError,
 )
+from holdfast.failpoints import listening
 from holdfast.model.commands import (
     Bury,
     Cancel,
@@ -34,7 +35,6 @@ from holdfast.model.groups import Group, GroupMode, GroupStatus, OnFailure
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, Job, JobStatus, RunStatus
 from holdfast.model.outcomes import GroupCancelled, Grouped, Swept
-from holdfast.points import listening
 from holdfast.rules.explain import explain
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import GroupQuery

@@ -16,7 +16,7 @@ from holdfast.model.outcomes import Done, Leased
 from holdfast.model.records import Queue, pair
 from holdfast.model.times import later
 from holdfast.rules.explain import explain
-from holdfast.rules.limits import next_opening
+from holdfast.rules.jobs.limits import next_opening
 from holdfast.testing.conformance.harness import BEGINNING, Harness, Topic, new_job
 from holdfast.testing.conformance.marks import counts_writes
 

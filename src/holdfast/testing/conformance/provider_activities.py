@@ -8,21 +8,11 @@ import msgspec
 import pytest
 
 from holdfast.errors import InvalidValue
-from holdfast.flows.provider import (
-    ActivityExecute,
-    ActivityFailed,
-    ActivityOptions,
-    Category,
-    ErrorDetails,
-    ScheduledActivityIdentifier,
-    TagFilter,
-    WorkItem,
-)
 from holdfast.model.commands import Bury, Cancel, Complete, Fail, GiveUp, Release, Retry, Snooze
 from holdfast.model.ids import JobId
-from holdfast.model.instances import owner_of
 from holdfast.model.jobs import Backoff, Job, JobStatus
 from holdfast.model.payloads import blob_ref
+from holdfast.model.workflows.instances import owner_of
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     Desk,
@@ -32,6 +22,16 @@ from holdfast.testing.conformance.provider_kit import (
     signal,
     start,
     started,
+)
+from holdfast.workflows.provider import (
+    ActivityExecute,
+    ActivityFailed,
+    ActivityOptions,
+    Category,
+    ErrorDetails,
+    ScheduledActivityIdentifier,
+    TagFilter,
+    WorkItem,
 )
 
 NOT_FOUND = "Lock token not found: completed, cancelled or deleted"

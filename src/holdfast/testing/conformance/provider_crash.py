@@ -9,10 +9,13 @@ import msgspec
 import pytest
 
 from holdfast.errors import StoreError
-from holdfast.flows.provider import EventKind, Provider, QueueMessage
+from holdfast.failpoints import listening
 from holdfast.model.commands import Command, PutSchedule, Trigger
-from holdfast.model.decisions import decision_id
-from holdfast.model.flowcommands import (
+from holdfast.model.ids import JobId, Token
+from holdfast.model.outcomes import Leased, Outcome, Refusal
+from holdfast.model.records import TABLES
+from holdfast.model.schedules import NewSchedule, Overlap
+from holdfast.model.workflows.commands import (
     AbandonActivity,
     AbandonTurn,
     AckActivity,
@@ -41,14 +44,10 @@ from holdfast.model.flowcommands import (
     StartInstance,
     TellInstance,
 )
-from holdfast.model.ids import JobId, Token
-from holdfast.model.instances import InstanceStatus, owner_of
-from holdfast.model.outcomes import Leased, Outcome, Refusal
-from holdfast.model.records import TABLES
-from holdfast.model.schedules import NewSchedule, Overlap
-from holdfast.points import listening
-from holdfast.rules.changes import Stamp
-from holdfast.stores.batch import BatchTables
+from holdfast.model.workflows.decisions import decision_id
+from holdfast.model.workflows.instances import InstanceStatus, owner_of
+from holdfast.rules.fold_changes import Stamp
+from holdfast.stores.memory.batch import BatchTables
 from holdfast.testing.conformance import provider_rewinding as rewinding
 from holdfast.testing.conformance.harness import break_here, told
 from holdfast.testing.conformance.provider_extras import ME
@@ -65,6 +64,7 @@ from holdfast.testing.conformance.provider_kit import (
     started,
     timer,
 )
+from holdfast.workflows.provider import EventKind, Provider, QueueMessage
 
 
 def _raw(struct: object) -> msgspec.Raw:

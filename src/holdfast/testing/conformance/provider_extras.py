@@ -6,22 +6,9 @@ import msgspec
 import pytest
 
 from holdfast.errors import DecisionClosed, DecisionNotFound, InvalidValue, ProviderError
-from holdfast.flows.provider import (
-    DispatcherCapabilityFilter,
-    Event,
-    EventKind,
-    ExecutionMetadata,
-    KvEntry,
-    QueueMessage,
-    SemverRange,
-    SessionFetchConfig,
-    Status,
-    SystemStats,
-    TagFilter,
-)
-from holdfast.model.decisions import Answer, Decision, decision_id
-from holdfast.model.flowcommands import AnswerDecision, NewMessage, StartInstance
-from holdfast.model.workitems import CancelInstance, StartOrchestration, encode_item
+from holdfast.model.workflows.commands import AnswerDecision, NewMessage, StartInstance
+from holdfast.model.workflows.decisions import Answer, Decision, decision_id
+from holdfast.model.workflows.work_items import CancelInstance, StartOrchestration, encode_item
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -36,6 +23,19 @@ from holdfast.testing.conformance.provider_kit import (
     started,
 )
 from holdfast.testing.corruption import corrupt_history, corrupt_message
+from holdfast.workflows.provider import (
+    DispatcherCapabilityFilter,
+    Event,
+    EventKind,
+    ExecutionMetadata,
+    KvEntry,
+    QueueMessage,
+    SemverRange,
+    SessionFetchConfig,
+    Status,
+    SystemStats,
+    TagFilter,
+)
 
 ME, YOU = SessionFetchConfig("me", 60.0), SessionFetchConfig("you", 60.0)
 

@@ -8,18 +8,6 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidValue, ProviderError
-from holdfast.flows.provider import (
-    ActivityCompleted,
-    ActivityOptions,
-    EventKind,
-    ExecutionMetadata,
-    InstanceFilter,
-    PruneOptions,
-    QueueMessage,
-    ScheduledActivityIdentifier,
-    StartOrchestration,
-    TagFilter,
-)
 from holdfast.testing.conformance.provider_kit import (
     Desk,
     ProviderTopic,
@@ -31,6 +19,18 @@ from holdfast.testing.conformance.provider_kit import (
     start,
     started,
     timer,
+)
+from holdfast.workflows.provider import (
+    ActivityCompleted,
+    ActivityOptions,
+    EventKind,
+    ExecutionMetadata,
+    InstanceFilter,
+    PruneOptions,
+    QueueMessage,
+    ScheduledActivityIdentifier,
+    StartOrchestration,
+    TagFilter,
 )
 
 NAN, INF = float("nan"), float("inf")

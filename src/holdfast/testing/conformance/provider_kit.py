@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ProviderError
-from holdfast.flows.provider import (
+from holdfast.model.times import milliseconds
+from holdfast.testing.conformance.harness import Harness, Topic
+from holdfast.workflows.provider import (
     ActivityCompleted,
     ActivityExecute,
     Event,
@@ -23,8 +25,6 @@ from holdfast.flows.provider import (
     TimerFired,
     WorkItem,
 )
-from holdfast.model.times import milliseconds
-from holdfast.testing.conformance.harness import Harness, Topic
 
 #: How long checks lock, in seconds, unless they say otherwise.
 LOCK = 30.0

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.flows.provider import (
-    ContinueAsNew,
-    DeleteInstanceResult,
-    ExecutionMetadata,
-    InstanceFilter,
-    PruneOptions,
-    PruneResult,
-    QueueDepths,
-    Status,
-    SystemMetrics,
-)
-from holdfast.model import kinds
-from holdfast.model.workitems import CancelInstance, StartOrchestration
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.work_items import CancelInstance, StartOrchestration
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
@@ -32,6 +21,17 @@ from holdfast.testing.conformance.provider_kit import (
     start,
     started,
     timer,
+)
+from holdfast.workflows.provider import (
+    ContinueAsNew,
+    DeleteInstanceResult,
+    ExecutionMetadata,
+    InstanceFilter,
+    PruneOptions,
+    PruneResult,
+    QueueDepths,
+    Status,
+    SystemMetrics,
 )
 
 CANCELLED = ExecutionMetadata(status=Status.CANCELLED)
@@ -216,8 +216,8 @@ class ProviderDeletion(ProviderTopic):
             orchestrator_items=[timer(4, desk.now_ms + 60_000), signal("i")],
         )
         _, token, _ = desk.fetch()
-        kv = event(2, kinds.KeyValueSet(key="k", value="v"))
-        asked = event(3, kinds.DecisionRequested(prompt="?"))
+        kv = event(2, event_kinds.KeyValueSet(key="k", value="v"))
+        asked = event(3, event_kinds.DecisionRequested(prompt="?"))
         desk.ack(token, kv, asked, orchestrator_items=[signal("i")])
         seq = desk.harness.seq
         gone = desk.provider.delete_instance("i", force=True)
@@ -270,7 +270,7 @@ class ProviderDeletion(ProviderTopic):
 
     def test_the_id_is_free_and_shows_nothing_of_before(self, desk: Desk) -> None:
         desk.begin()
-        desk.ack(desk.turn(), event(2, kinds.KeyValueSet(key="k", value="v")), metadata=COMPLETED)
+        desk.ack(desk.turn(), event(2, event_kinds.KeyValueSet(key="k", value="v")), metadata=COMPLETED)
         desk.provider.delete_instance("i")
         desk.begin("i")
         info = desk.provider.get_instance_info("i")
@@ -443,7 +443,7 @@ class ProviderPruning(ProviderTopic):
 
     def test_keys_survive(self, desk: Desk) -> None:
         desk.begin()
-        desk.ack(desk.turn(), event(2, kinds.KeyValueSet(key="k", value="v")), metadata=CONTINUED)
+        desk.ack(desk.turn(), event(2, event_kinds.KeyValueSet(key="k", value="v")), metadata=CONTINUED)
         desk.ack(desk.turn(), started(execution=2), execution=2)
         desk.provider.prune_executions("i", PruneOptions())
         assert desk.provider.get_kv_all_values("i") == {"k": "v"}

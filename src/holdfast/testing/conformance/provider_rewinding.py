@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.histories import exported
-from holdfast.app.rewinding import fail_command, fork_command, reset_command
+from holdfast.app.workflows.history import exported
+from holdfast.app.workflows.rewind import fail_command, fork_command, reset_command
 from holdfast.errors import (
     InvalidOperation,
     VersionConflict,
@@ -16,21 +16,11 @@ from holdfast.errors import (
     WorkflowFinished,
     WorkflowNotFound,
 )
-from holdfast.flows.importing import import_command
-from holdfast.flows.provider import (
-    Event,
-    EventKind,
-    ExecutionMetadata,
-    ResumeInstance,
-    Status,
-    SubOrchFailed,
-    TimerFired,
-)
-from holdfast.model.decisions import Decision
-from holdfast.model.flowcommands import FailInstance, ForkInstance, ImportInstance, ResetInstance
-from holdfast.model.history import REPAIR_EVENT_ID
-from holdfast.model.instances import Instance, InstanceStatus, owner_of
-from holdfast.model.reasons import blocked_reason
+from holdfast.model.workflows.block_reasons import blocked_reason
+from holdfast.model.workflows.commands import FailInstance, ForkInstance, ImportInstance, ResetInstance
+from holdfast.model.workflows.decisions import Decision
+from holdfast.model.workflows.history import REPAIR_EVENT_ID
+from holdfast.model.workflows.instances import Instance, InstanceStatus, owner_of
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
     CONTINUED,
@@ -44,6 +34,16 @@ from holdfast.testing.conformance.provider_kit import (
 )
 from holdfast.testing.conformance.provider_starts import owned, whose
 from holdfast.testing.corruption import corrupt_history
+from holdfast.workflows.provider import (
+    Event,
+    EventKind,
+    ExecutionMetadata,
+    ResumeInstance,
+    Status,
+    SubOrchFailed,
+    TimerFired,
+)
+from holdfast.workflows.replay.import_history import import_command
 
 BLOCKED = blocked_reason("Nondeterminism", "workflow 'flow' 1.0.0, …")
 

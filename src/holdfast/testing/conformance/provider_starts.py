@@ -8,11 +8,10 @@ import msgspec
 import pytest
 
 from holdfast.errors import InvalidValue, WorkflowAlreadyStarted, WorkflowFinished, WorkflowNotFound
-from holdfast.flows.provider import CancelInstance, ContinueAsNew, QueueMessage, StartOrchestration, WorkItem
-from holdfast.model.flowcommands import NewMessage, StartInstance, TellInstance
-from holdfast.model.instances import Instance, Message
 from holdfast.model.outcomes import Begun, Done
-from holdfast.model.workitems import encode_item
+from holdfast.model.workflows.commands import NewMessage, StartInstance, TellInstance
+from holdfast.model.workflows.instances import Instance, Message
+from holdfast.model.workflows.work_items import encode_item
 from holdfast.stores.protocol import InstanceQuery, StartQuery
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
@@ -26,6 +25,7 @@ from holdfast.testing.conformance.provider_kit import (
     start,
     started,
 )
+from holdfast.workflows.provider import CancelInstance, ContinueAsNew, QueueMessage, StartOrchestration, WorkItem
 
 #: Seconds that a signal is kept in these checks.
 HOLD = 60.0

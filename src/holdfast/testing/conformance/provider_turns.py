@@ -8,17 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import ProviderError
-from holdfast.flows.provider import (
-    CancelInstance,
-    ContinueAsNew,
-    EventKind,
-    ExecutionMetadata,
-    ExternalRaised,
-    QueueMessage,
-    Status,
-    SubOrchCompleted,
-)
-from holdfast.model.flowcommands import FetchTurn
+from holdfast.model.workflows.commands import FetchTurn
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
@@ -34,6 +24,16 @@ from holdfast.testing.conformance.provider_kit import (
     start,
     started,
     timer,
+)
+from holdfast.workflows.provider import (
+    CancelInstance,
+    ContinueAsNew,
+    EventKind,
+    ExecutionMetadata,
+    ExternalRaised,
+    QueueMessage,
+    Status,
+    SubOrchCompleted,
 )
 
 

@@ -8,22 +8,22 @@ import msgspec
 import pytest
 
 from holdfast.engine.maintenance import LIMIT
-from holdfast.engine.rounds import fire_due
+from holdfast.engine.schedule_rounds import fire_due
 from holdfast.errors import IdReused, InvalidValue
-from holdfast.flows.provider import ExecutionMetadata, Status
 from holdfast.model.commands import Backfill, Prune, PutSchedule, Trigger
 from holdfast.model.events import ScheduleFired
 from holdfast.model.ids import JobId
-from holdfast.model.instances import Instance
 from holdfast.model.outcomes import Backfilled, Enqueued, Swept
 from holdfast.model.retention import FOR_EVER_S, Retention
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule
 from holdfast.model.times import Timestamp
-from holdfast.rules.flowexplain import explain_instance
-from holdfast.rules.overlaps import fire_id, latest_instance
+from holdfast.model.workflows.instances import Instance
+from holdfast.rules.schedules.overlaps import fire_id, latest_instance
+from holdfast.rules.workflows.explain import explain_instance
 from holdfast.testing.conformance.harness import Harness, told
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import COMPLETED, Desk, ProviderTopic, start, started
+from holdfast.workflows.provider import ExecutionMetadata, Status
 
 DAY = 86_400.0
 

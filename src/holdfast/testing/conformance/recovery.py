@@ -16,6 +16,7 @@ import pytest
 from holdfast.engine import Engine, maintenance
 from holdfast.engine.maintenance import Report, mend, recover, tick
 from holdfast.errors import InvalidOperation, LeaseLost, RunNotFound
+from holdfast.failpoints import listening
 from holdfast.model.commands import (
     Complete,
     DropRuns,
@@ -31,7 +32,6 @@ from holdfast.model.outcomes import Grant, Leased, Mended, Swept
 from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.schedules import NewSchedule
 from holdfast.model.webhooks import DeliveryStatus
-from holdfast.points import listening
 from holdfast.rules.invariants import violations
 from holdfast.testing.conformance.commands import A, webhook
 from holdfast.testing.conformance.groups import group, group_of

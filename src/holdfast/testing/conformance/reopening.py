@@ -9,9 +9,9 @@ from holdfast.model.commands import Cancel, Enqueue, Move, PauseDispatch, PauseQ
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Backoff, JobStatus
 from holdfast.model.records import TABLES
-from holdfast.rules.changes import Stamp
+from holdfast.rules.fold_changes import Stamp
 from holdfast.rules.state import Lane
-from holdfast.stores.batch import BatchTables
+from holdfast.stores.memory.batch import BatchTables
 from holdfast.testing.conformance.commands import SAMPLES, A
 from holdfast.testing.conformance.harness import Harness, Topic, new_job, tables_of, told
 

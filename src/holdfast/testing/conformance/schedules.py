@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.engine.maintenance import next_wake
-from holdfast.engine.rounds import fire_due, replan
+from holdfast.engine.schedule_rounds import fire_due, replan
 from holdfast.errors import IdReused, InvalidOperation, InvalidValue, PayloadTooLarge, ScheduleNotFound, VersionConflict
 from holdfast.model.commands import (
     ArchiveTemplate,
@@ -37,7 +37,7 @@ from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule, Sc
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.model.times import FIRST, later
 from holdfast.rules.explain import explain
-from holdfast.rules.overlaps import fire_id
+from holdfast.rules.schedules.overlaps import fire_id
 from holdfast.testing.conformance.harness import BEGINNING, Harness, Topic
 from holdfast.testing.conformance.marks import counts_writes
 

@@ -17,6 +17,7 @@ from holdfast.errors import (
     LeaseLost,
     WebhookNotFound,
 )
+from holdfast.failpoints import listening
 from holdfast.model.commands import (
     Bury,
     Cancel,
@@ -42,8 +43,7 @@ from holdfast.model.outcomes import Claim, Claimed, Saved
 from holdfast.model.schedules import NewSchedule
 from holdfast.model.times import later
 from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, Webhook, WebhookChanges
-from holdfast.points import listening
-from holdfast.rules.deliveries import CLAIM_S
+from holdfast.rules.webhooks.deliveries import CLAIM_S
 from holdfast.stores.protocol import DeliveryQuery
 from holdfast.testing.conformance.commands import webhook
 from holdfast.testing.conformance.harness import Harness, Topic, break_here

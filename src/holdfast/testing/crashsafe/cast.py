@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.app.codec import SignatureCodec
+from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.errors import UnknownTask
-from holdfast.flows.definitions import Definitions
-from holdfast.flows.workflows import Workflow
-from holdfast.workers.tasks import TaskSpec
+from holdfast.workers.task_registry import TaskSpec
+from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.workflow import Workflow
 
 #: Functions that stand for activities, by the name of the activity; or what makes such functions, anew for each run.
 Stubs = Mapping[str, Callable[..., Any]] | Callable[[], Mapping[str, Callable[..., Any]]]

@@ -18,31 +18,27 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.engine.content import fetch
+from holdfast.engine.blob_content import fetch
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import end_dead_sessions, recover
 from holdfast.errors import HoldfastError, UnknownTask
-from holdfast.flows.face import encoded
-from holdfast.flows.provider import Provider
-from holdfast.flows.steps import StepCall
-from holdfast.flows.workflows import Workflow
-from holdfast.model.details import ErrorDetails
+from holdfast.model.error_details import ErrorDetails
 from holdfast.model.events import Event as AnyEvent
-from holdfast.model.flowcommands import FetchActivity
-from holdfast.model.history import (
+from holdfast.model.ids import uuid7
+from holdfast.model.jobs import Job, JobStatus
+from holdfast.model.outcomes import Grant, Leased, Reported
+from holdfast.model.payloads import NULL
+from holdfast.model.times import milliseconds, moment
+from holdfast.model.workflows.commands import FetchActivity
+from holdfast.model.workflows.history import (
     Event,
     KvEntry,
     OrchestrationItem,
     TurnCommit,
     activity_key,
 )
-from holdfast.model.ids import uuid7
-from holdfast.model.instances import Instance, owned_by
-from holdfast.model.jobs import Job, JobStatus
-from holdfast.model.outcomes import Grant, Leased, Reported
-from holdfast.model.payloads import NULL
-from holdfast.model.times import milliseconds, moment
-from holdfast.model.workitems import (
+from holdfast.model.workflows.instances import Instance, owned_by
+from holdfast.model.workflows.work_items import (
     ActivityCompleted,
     ActivityFailed,
     QueueMessage,
@@ -52,8 +48,8 @@ from holdfast.model.workitems import (
     TimerFired,
     WorkItem,
 )
-from holdfast.rules.draws import Draws
 from holdfast.rules.invariants import violations
+from holdfast.rules.random_source import Draws
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Batch, Store
 from holdfast.testing.clock import START, ManualClock
@@ -65,10 +61,14 @@ from holdfast.testing.crashsafe.striking import Strikes
 from holdfast.testing.here import awaited
 from holdfast.testing.simfs import SimCrash
 from holdfast.testing.turning import LOCK_S, Turning
-from holdfast.workers.context import Context
-from holdfast.workers.outcomes import Outcome as Ended
-from holdfast.workers.outcomes import Raised, Returned, command_of
-from holdfast.workers.runners.calling import call
+from holdfast.workers.handlers.context import Context
+from holdfast.workers.handlers.outcome import Outcome as Ended
+from holdfast.workers.handlers.outcome import Raised, Returned, command_of
+from holdfast.workers.runners.invoke import call
+from holdfast.workflows.api.context import encoded
+from holdfast.workflows.api.steps import StepCall
+from holdfast.workflows.api.workflow import Workflow
+from holdfast.workflows.provider import Provider
 
 #: The instance under test.
 INSTANCE = "i"

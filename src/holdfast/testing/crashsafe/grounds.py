@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from holdfast.clock import Clock
 from holdfast.errors import InvalidValue, StoreError
 from holdfast.journal import JournalOptions
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import Batch, Store
 from holdfast.testing.crashsafe.striking import When

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
-from holdfast.flows.definitions import Definitions
-from holdfast.flows.execution import Execution
-from holdfast.model import kinds
-from holdfast.model.history import REPAIR_EVENT_ID, Event, KvEntry
+from holdfast.model.workflows import event_kinds
+from holdfast.model.workflows.history import REPAIR_EVENT_ID, Event, KvEntry
+from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.runtime.execution import Execution
 
 _COMPLETIONS: dict[type, tuple[type, ...]] = {
-    kinds.ActivityCompleted: (kinds.ActivityScheduled,),
-    kinds.ActivityFailed: (kinds.ActivityScheduled,),
-    kinds.TimerFired: (kinds.TimerCreated,),
-    kinds.SubOrchestrationCompleted: (kinds.SubOrchestrationScheduled,),
-    kinds.SubOrchestrationFailed: (kinds.SubOrchestrationScheduled,),
+    event_kinds.ActivityCompleted: (event_kinds.ActivityScheduled,),
+    event_kinds.ActivityFailed: (event_kinds.ActivityScheduled,),
+    event_kinds.TimerFired: (event_kinds.TimerCreated,),
+    event_kinds.SubOrchestrationCompleted: (event_kinds.SubOrchestrationScheduled,),
+    event_kinds.SubOrchestrationFailed: (event_kinds.SubOrchestrationScheduled,),
 }
 
 
@@ -48,15 +48,15 @@ def demand_rules(events: Sequence[Event]) -> None:
         kind = type(event.kind)
         if event.event_id not in (expected, REPAIR_EVENT_ID):
             raise _breach(event, f"stands where event {expected} should")
-        if (kind is kinds.OrchestrationStarted) != (expected == 1):
+        if (kind is event_kinds.OrchestrationStarted) != (expected == 1):
             raise _breach(event, "is no start, and the first" if expected == 1 else "is a second start")
-        if issubclass(kind, kinds.TERMINAL) and expected != len(events):
+        if issubclass(kind, event_kinds.TERMINAL) and expected != len(events):
             raise _breach(event, "is an end, and not the last")
         if expected > 1 and event.timestamp_ms < events[expected - 2].timestamp_ms:
             raise _breach(event, "is older than the one before it")
         if kind in _COMPLETIONS and asked.pop(event.source_event_id or 0, None) not in _COMPLETIONS[kind]:
             raise _breach(event, f"completes event {event.source_event_id}, which is not open")
-        if isinstance(event.kind, kinds.StepCompleted | kinds.StepFailed):
+        if isinstance(event.kind, event_kinds.StepCompleted | event_kinds.StepFailed):
             if event.kind.step_no in steps:
                 raise _breach(event, f"is a second outcome of step {event.kind.step_no}")
             steps.add(event.kind.step_no)
@@ -74,7 +74,7 @@ def demand_replay(definitions: Definitions, recorded: Recorded) -> None:
     """Demand that the code follows a history from its first event to its last. Raises Broken."""
     first = recorded.events[0]
     begun = first.kind
-    assert isinstance(begun, kinds.OrchestrationStarted)
+    assert isinstance(begun, event_kinds.OrchestrationStarted)
     definition = definitions.get(begun.name, begun.version)
     if definition is None:
         raise Broken("diverges in replay", f"there is no workflow {begun.name!r} {begun.version} any more")
@@ -121,12 +121,12 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.output is not None and msgspec.json.decode(self.output) == msgspec.to_builtins(allowed)
 
 
-def outcome_of(kind: kinds.AnyKind) -> Outcome | None:
+def outcome_of(kind: event_kinds.AnyKind) -> Outcome | None:
     """Give what an execution came to; None if it has not ended."""
     match kind:
-        case kinds.OrchestrationCompleted():
+        case event_kinds.OrchestrationCompleted():
             return Outcome(output=kind.output)
-        case kinds.OrchestrationFailed():
+        case event_kinds.OrchestrationFailed():
             details = kind.details
             names = (details.type_name or details.kind, *(details.type_bases))
             short = tuple(name.rpartition(".")[2] for name in names)

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast.flows.matching import describe_event
-from holdfast.flows.watching import watching
-from holdfast.flows.workflows import Workflow
-from holdfast.model.history import Event
+from holdfast.model.workflows.history import Event
 from holdfast.testing.crashsafe.cast import Cast, Stubs
 from holdfast.testing.crashsafe.faults import Plan, Size, What, fewest, plan_of
 from holdfast.testing.crashsafe.faulty import FaultyWorld, Signal
 from holdfast.testing.crashsafe.grounds import ground_for
 from holdfast.testing.crashsafe.judging import Broken, Outcome, Recorded, demand_replay, demand_rules
 from holdfast.testing.crashsafe.rehashing import Place, place_of, replay_elsewhere
+from holdfast.workflows.api.workflow import Workflow
+from holdfast.workflows.determinism.call_tracing import watching
+from holdfast.workflows.determinism.history_match import describe_event
 
 #: Moves of the run without faults; others may take MORE times as many, and SPARE beyond.
 MOST_MOVES, MORE, SPARE = 100_000, 5, 60

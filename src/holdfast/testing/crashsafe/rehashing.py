@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.flows.workflows import Workflow
 from holdfast.testing.crashsafe.cast import Cast
 from holdfast.testing.crashsafe.judging import Broken, Recorded, demand_replay
-from holdfast.workers.tasks import MAIN_AGAIN
+from holdfast.workers.task_registry import MAIN_AGAIN
+from holdfast.workflows.api.workflow import Workflow
 
 #: Seconds that the other process may take.
 PATIENCE_S = 300

@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.events import Event
-from holdfast.model.events.flows import TurnExpired
 from holdfast.model.events.jobs import LeaseExpired
+from holdfast.model.events.workflows import TurnExpired
 from holdfast.testing.crashsafe.faults import Plan, What
 from holdfast.testing.simfs import SimCrash
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from holdfast.web.api.endpoint_table import TABLE
 from holdfast.web.api.openapi import document, written
-from holdfast.web.api.table import TABLE
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(written(document(TABLE)))

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import InvalidValue
 from holdfast.model.payloads import NULL, admit_object
 from holdfast.model.times import Timestamp, parse_timestamp
-from holdfast.web.fields import misread, read_as
+from holdfast.web.field_validation import misread, read_as
 
 T = TypeVar("T")
 

@@ -7,15 +7,15 @@ from typing import Any, Literal
 import msgspec
 from starlette.responses import Response
 
-from holdfast.app.decisions import DecisionState, answer_command, state_of
-from holdfast.app.flowrecords import DecisionRow, decision_row
-from holdfast.model.decisions import Decision
-from holdfast.model.flowcommands import AnswerDecision
+from holdfast.app.workflows.decisions import DecisionState, answer_command, state_of
+from holdfast.app.workflows.records import DecisionRow, decision_row
 from holdfast.model.times import Timestamp
-from holdfast.rules.access import FLOWS
+from holdfast.model.workflows.commands import AnswerDecision
+from holdfast.model.workflows.decisions import Decision
+from holdfast.rules.access.roles import FLOWS
 from holdfast.stores.protocol import View
-from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, Settled, done, told
-from holdfast.web.api.finding import found
+from holdfast.web.api.endpoint import SEEN, Ask, Endpoint, Settled, done, told
+from holdfast.web.api.lookup import found
 from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, sliced
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.engine.records.groups import FullGroup, GroupRow, full_group, group_row, last_members
+from holdfast.engine.views.groups import FullGroup, GroupRow, full_group, group_row, last_members
 from holdfast.errors import PayloadTooLarge
 from holdfast.model.commands import CancelGroup, CreateGroup
 from holdfast.model.groups import Group, GroupMode, GroupStatus, OnFailure
@@ -16,9 +16,9 @@ from holdfast.model.outcomes import GroupCancelled, Grouped
 from holdfast.model.times import Timestamp
 from holdfast.stores.protocol import GroupQuery, View
 from holdfast.web.api.bodies import ReasonBody
-from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
-from holdfast.web.api.finding import found, id_within
+from holdfast.web.api.endpoint import SEEN, Ask, Endpoint, told
 from holdfast.web.api.jobs import JobBody, new_job
+from holdfast.web.api.lookup import found, id_within
 from holdfast.web.api.paging import Page, PageQuery, Query, walked
 
 #: Members of a group; and those that are shown unless more are asked for.

@@ -16,8 +16,8 @@ from holdfast.model.outcomes import CancelAnswer, Changed, Enqueued, Submitted
 from holdfast.model.payloads import EMPTY, NULL, admit_object
 from holdfast.model.templates import Template
 from holdfast.web.api.bodies import ReasonBody, as_model, changes_of, object_or_null, strict, strict_whole
-from holdfast.web.api.endpoints import Ask, Endpoint, told
-from holdfast.web.api.finding import found_named, id_within
+from holdfast.web.api.endpoint import Ask, Endpoint, told
+from holdfast.web.api.lookup import found_named, id_within
 from holdfast.web.api.paging import Query
 
 #: Jobs of one batch.

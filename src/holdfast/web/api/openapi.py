@@ -17,7 +17,7 @@ import msgspec
 from holdfast.model.times import Timestamp
 from holdfast.stores.http.wire import PROBLEM_TYPE, ROOT, Problem
 from holdfast.version import __version__
-from holdfast.web.api.endpoints import EVENTS, Endpoint
+from holdfast.web.api.endpoint import EVENTS, Endpoint
 from holdfast.web.api.paging import Page
 
 #: What any request may meet: it is none, no access token, no role, too slow, nonsense, too many, a fault of ours or
@@ -87,7 +87,7 @@ def _shape_texts(components: Mapping[str, Any]) -> None:
 
 
 def _close_requests(table: Sequence[Endpoint], schema_of: Mapping[str, Any], components: Mapping[str, Any]) -> None:
-    """Say of what stands in requests alone that it has no other fields, as `web.fields` sees to it."""
+    """Say of what stands in requests alone that it has no other fields, as `web.field_validation` sees to it."""
     asked = [one.body for one in table if one.body is not None and not isinstance(one.body, str)]
     told = [kind for one in table for content in one.answers.values() for kind in _parts(content)]
     open_ones = _reached([schema_of[_name(kind)] for kind in told], components)

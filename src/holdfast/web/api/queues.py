@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.engine.records.queues import FullQueue, ListedQueue, full_queue, listed_queue, queue_rows
+from holdfast.engine.views.queues import FullQueue, ListedQueue, full_queue, listed_queue, queue_rows
 from holdfast.errors import QueueNotFound
 from holdfast.model.commands import (
     Command,
@@ -20,7 +20,7 @@ from holdfast.model.commands import (
 from holdfast.model.events import QueueChanges
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, ReasonBody, changes_of, strict_whole
-from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, told
+from holdfast.web.api.endpoint import Ask, Endpoint, Settled, done, told
 from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query, sliced
 
 ChangesBody = strict_whole(QueueChanges)

@@ -11,23 +11,23 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.engine.records.reservations import ReservationRow, active, direct_job, newest, reservation_row
+from holdfast.engine.views.reservations import ReservationRow, active, direct_job, newest, reservation_row
 from holdfast.errors import ReservationConflict, ReservationTimeout, ShuttingDown
+from holdfast.failpoints import reach
 from holdfast.model.commands import Command, ReleaseReservation, RenewReservation, Reserve, StartDirect
 from holdfast.model.ids import RunId, Token
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Leased, Outcome, Reserved
 from holdfast.model.reservations import Reservation, ReservationStatus
 from holdfast.model.times import Timestamp
-from holdfast.points import reach
 from holdfast.stores.http.wire import LONGEST_WAIT_S
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty
-from holdfast.web.api.endpoints import Ask, Endpoint, told
-from holdfast.web.api.finding import id_within
+from holdfast.web.api.endpoint import Ask, Endpoint, told
 from holdfast.web.api.jobs import JobBody, new_job
+from holdfast.web.api.lookup import id_within
 from holdfast.web.api.paging import Page, PageQuery, Query, sliced
-from holdfast.web.leaving import while_there
+from holdfast.web.middleware.disconnect import while_there
 
 #: Seconds between two tries when nothing happens: reservations end by time alone.
 NAP_S = 1.0

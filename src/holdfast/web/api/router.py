@@ -15,14 +15,14 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.errors import Forbidden, InvalidValue, NotFound
-from holdfast.rules.access import roles_for
+from holdfast.rules.access.roles import roles_for
 from holdfast.stores.http.wire import ROOT
 from holdfast.web.api.bodies import body_of, query_of
-from holdfast.web.api.endpoints import Ask, Endpoint
-from holdfast.web.api.table import TABLE
+from holdfast.web.api.endpoint import Ask, Endpoint
+from holdfast.web.api.endpoint_table import TABLE
 from holdfast.web.bodies import body_of as bytes_of
-from holdfast.web.coordinator import coordinator_of
-from holdfast.web.guard import access_of
+from holdfast.web.coordinator.coordinator import coordinator_of
+from holdfast.web.middleware.auth import access_of
 from holdfast.web.problems import not_by, response_to
 
 

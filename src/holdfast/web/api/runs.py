@@ -9,10 +9,10 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.app.artifacts import artifacts_of
-from holdfast.engine.content import fetch
-from holdfast.engine.lines import PAGE
-from holdfast.engine.records.jobs import FullRun, RunRow, full_run, run_row
+from holdfast.app.handles.artifact import artifacts_of
+from holdfast.engine.blob_content import fetch
+from holdfast.engine.log_reader import PAGE
+from holdfast.engine.views.jobs import FullRun, RunRow, full_run, run_row
 from holdfast.errors import InvalidOperation, NotFound
 from holdfast.model.commands import Retry
 from holdfast.model.ids import RunId
@@ -20,9 +20,9 @@ from holdfast.model.jobs import Job, Run, RunStatus
 from holdfast.model.outcomes import Submitted
 from holdfast.model.times import Timestamp
 from holdfast.stores.protocol import JobQuery, View
-from holdfast.web.api.endpoints import BYTES, TEXT, Ask, Endpoint, told
-from holdfast.web.api.finding import found
+from holdfast.web.api.endpoint import BYTES, TEXT, Ask, Endpoint, told
 from holdfast.web.api.jobs import RetryBody, retried
+from holdfast.web.api.lookup import found
 from holdfast.web.api.paging import LOOKED_AT, MOST, Page, PageQuery, Query
 
 #: A run's place in lists: its job's, and its number.

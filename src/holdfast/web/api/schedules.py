@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.engine.records.plans import (
+from holdfast.engine.views.schedules import (
     FireToCome,
     FullSchedule,
     ScheduleRow,
@@ -31,16 +31,16 @@ from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Backfilled, Submitted
 from holdfast.model.schedules import NewSchedule, Schedule, ScheduleChanges
 from holdfast.model.times import Timestamp, parse_timestamp
-from holdfast.rules.access import may_read
-from holdfast.rules.definitions import fault_in_itself
-from holdfast.rules.firing import backfill_size
-from holdfast.rules.overlaps import latest_instance
-from holdfast.rules.timetable import preview
+from holdfast.rules.access.roles import may_read
+from holdfast.rules.schedules.fire import backfill_size
+from holdfast.rules.schedules.next_fire import preview
+from holdfast.rules.schedules.overlaps import latest_instance
+from holdfast.rules.schedules.validation import fault_in_itself
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, ReasonBody, as_model, changes_of, object_or_null, strict
-from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named, id_to_delete, list_named
+from holdfast.web.api.endpoint import Ask, Endpoint, Settled, done, gone, told
 from holdfast.web.api.jobs import submitted
+from holdfast.web.api.lookup import found_named, id_to_delete, list_named
 from holdfast.web.api.paging import NoNamespace, Page, PageQuery, Query
 from holdfast.web.api.templates import Stored, Use, stored
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from holdfast.engine.records.status import StoreStatus, store_status
-from holdfast.rules.access import may_read_all
-from holdfast.web.api.endpoints import Ask, Endpoint, told
+from holdfast.engine.views.status import StoreStatus, store_status
+from holdfast.rules.access.roles import may_read_all
+from holdfast.web.api.endpoint import Ask, Endpoint, told
 from holdfast.web.api.paging import NoNamespace
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.engine.records.plans import FullTemplate, TemplateRow, full_template, template_row
+from holdfast.engine.views.schedules import FullTemplate, TemplateRow, full_template, template_row
 from holdfast.model.commands import ArchiveTemplate, DeleteTemplate, PutTemplate, UseTemplate
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Saved, Submitted
@@ -15,9 +15,9 @@ from holdfast.model.payloads import NULL
 from holdfast.model.templates import JobOptions, NewTemplate, Template
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, as_model, no_change, object_or_null, strict, strict_whole
-from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found_named, id_to_delete, list_named
+from holdfast.web.api.endpoint import Ask, Endpoint, Settled, done, gone, told
 from holdfast.web.api.jobs import submitted, used
+from holdfast.web.api.lookup import found_named, id_to_delete, list_named
 from holdfast.web.api.paging import Page, PageQuery, Query
 
 TemplateBody = strict(NewTemplate, without=("namespace",), beside={"template_id": (str | None, None)})

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.app.webhooks import default_id, new_secret, probe
-from holdfast.engine.records.webhooks import (
+from holdfast.app.handles.webhook import default_id, new_secret, probe
+from holdfast.engine.views.webhooks import (
     DeliveryRow,
     FullDelivery,
     WebhookRow,
@@ -28,8 +28,8 @@ from holdfast.model.webhooks import Delivery, DeliveryStatus, NewWebhook, Webhoo
 from holdfast.stores.http.wire import ProbeWish
 from holdfast.stores.protocol import View
 from holdfast.web.api.bodies import Empty, changes_of, strict_whole
-from holdfast.web.api.endpoints import Ask, Endpoint, Settled, done, gone, told
-from holdfast.web.api.finding import found, id_within
+from holdfast.web.api.endpoint import Ask, Endpoint, Settled, done, gone, told
+from holdfast.web.api.lookup import found, id_within
 from holdfast.web.api.paging import Page, PageQuery, Query, sliced
 
 ChangesBody = strict_whole(WebhookChanges)

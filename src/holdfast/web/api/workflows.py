@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from holdfast.app.flowrecords import (
+from holdfast.app.workflows.history import exported
+from holdfast.app.workflows.records import (
     GOING,
     ExecutionRow,
     FullInstance,
@@ -16,21 +17,20 @@ from holdfast.app.flowrecords import (
     full_instance,
     instance_row,
 )
-from holdfast.app.histories import exported
-from holdfast.app.instancestate import state_of
-from holdfast.engine.flowreasons import reason_in
+from holdfast.app.workflows.state import state_of
+from holdfast.engine.workflow_reasons import reason_in
 from holdfast.errors import NotFound, WorkflowNotFound
-from holdfast.flows.exporting import HistoryFile, write_file
-from holdfast.flows.provider.contents import events_of
-from holdfast.model.history import Event
-from holdfast.model.instances import Execution, HistoryRow, InstanceStatus, execution_key
-from holdfast.rules.access import FLOWS
+from holdfast.model.workflows.history import Event
+from holdfast.model.workflows.instances import Execution, HistoryRow, InstanceStatus, execution_key
+from holdfast.rules.access.roles import FLOWS
+from holdfast.rules.access.visibility import started_by
 from holdfast.rules.explain import Reason
-from holdfast.rules.mail import is_expected
-from holdfast.rules.seeing import started_by
+from holdfast.rules.workflows.messages import is_expected
 from holdfast.stores.protocol import InstanceQuery, StartQuery, View
-from holdfast.web.api.endpoints import SEEN, Ask, Endpoint, told
+from holdfast.web.api.endpoint import SEEN, Ask, Endpoint, told
 from holdfast.web.api.paging import NoNamespace, Page, PlainPageQuery, no_cursor, walked
+from holdfast.workflows.provider.payloads import events_of
+from holdfast.workflows.replay.export import HistoryFile, write_file
 
 #: A place in the list: the number of an instance; or the id of one that nobody has begun, those come first.
 #: No number is larger: a store could not even look for it.

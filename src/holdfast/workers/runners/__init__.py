@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.workers.assignments import Assignment
-from holdfast.workers.outcomes import Outcome
+from holdfast.workers.handlers.leased_job import Assignment
+from holdfast.workers.handlers.outcome import Outcome
 
 
 class Desk(Protocol):

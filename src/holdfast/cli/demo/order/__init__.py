@@ -1,4 +1,4 @@
 """The demo's first part: an order, a workflow of six steps, whose worker is killed with SIGKILL in the fourth.
 
-`flow` is what the worker runs, `story` plays it, `proof` judges the evidence, `stage` shows it.
+`workflow` is what the worker runs, `scenario` plays it, `verify` judges the evidence, `display` shows it.
 """

@@ -1,0 +1,1 @@
+"""The awaitable face of an application: the same names, a thread hop each."""

@@ -1,0 +1,1 @@
+"""The nouns of workflows: instances, histories and their events, work items, decisions, commands."""

@@ -1,0 +1,1 @@
+"""Groups: their commands, what follows for them from others, and their fold."""

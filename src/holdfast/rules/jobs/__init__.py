@@ -1,0 +1,1 @@
+"""Jobs: enqueued, leased, ended, retried, edited and forgotten."""

@@ -1,0 +1,1 @@
+"""Reservations: a queue kept to oneself, also by a direct run."""

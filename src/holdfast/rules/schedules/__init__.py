@@ -1,0 +1,1 @@
+"""Schedules and templates: what may be one, when it fires, and what then happens."""

@@ -1,0 +1,1 @@
+"""Webhooks: where they may point, what is owed to them, and what is sent."""

@@ -1,0 +1,1 @@
+"""Workflow instances: their verbs, turns, messages, sessions and fold."""

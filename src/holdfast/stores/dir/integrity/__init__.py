@@ -1,0 +1,1 @@
+"""Files against what is known of them: checked, repaired, set aside."""

@@ -1,0 +1,1 @@
+"""Files into tables: records, jobs, instances, and what a crash left undone."""

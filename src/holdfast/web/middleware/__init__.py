@@ -1,0 +1,1 @@
+"""What every request passes: checks of its head, access, limits, time, compression."""

@@ -1,0 +1,1 @@
+"""What surrounds one call of a handler: its context, its output, its outcome."""

@@ -1,0 +1,1 @@
+"""What people write workflows with: definitions, steps, what code may call."""

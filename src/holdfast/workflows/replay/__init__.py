@@ -1,0 +1,1 @@
+"""Histories used again: checked, exported, imported, forked."""
