@@ -85,8 +85,9 @@ def test_the_drawing_is_read_as_a_person_would():
 
 
 def test_codes_are_unique_and_the_names_in_snake_case():
-    assert len(BY_CODE) == len(CLASSES) - 1  # all but the root
-    for code, kind in BY_CODE.items():
+    ours = {code: kind for code, kind in BY_CODE.items() if kind.__module__ == errors.__name__}
+    assert len(ours) == len(CLASSES) - 1  # all but the root
+    for code, kind in ours.items():
         assert kind.code == code
         assert "".join(word.capitalize() for word in code.split("_")) == kind.__name__
     assert BY_CODE["job_not_found"] is errors.JobNotFound

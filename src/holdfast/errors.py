@@ -4,7 +4,7 @@
     ├─ UsageError          yours to fix; nothing was stored                                          exit 2
     │  ├─ InvalidValue (a ValueError too) · InvalidArguments (a TypeError too) · AmbiguousId · MissingExtra
     │  ├─ PayloadTooLarge ─ RecordTooLarge
-    │  └─ UnknownTask · WorkflowNotAllowed · NondeterminismError · TurnTimeout
+    │  └─ UnknownTask · WorkflowNotAllowed · NondeterminismError · WorkflowCodeError · TurnTimeout
     ├─ Refused             understood, but not so, not now or not you; nothing changed               exit 6
     │  ├─ NotFound                                                                                   exit 3
     │  │    ─ JobNotFound · RunNotFound · QueueNotFound · TemplateNotFound · ScheduleNotFound · GroupNotFound
@@ -24,7 +24,7 @@
     │  └─ ProviderError    all that the provider face raises; .retryable; its cause is one of the names above
     └─ WorkFailed          from `.result()`, and inside workflows                                    exit 1
        ├─ JobFailed · JobDead · JobCancelled (exit 4)
-       ├─ ActivityError ─ ActivityTimeout · ActivityCancelled · ActivityDead
+       ├─ ActivityError ─ ActivityTimeout (a TimeoutError too) · ActivityCancelled · ActivityDead
        ├─ StepError · ChildError ─ ChildCancelled
        └─ WorkflowFailed · WorkflowCancelled (exit 4)
 
@@ -137,6 +137,19 @@ class NondeterminismError(UsageError):
 
     def __str__(self) -> str:
         """Give both sides, each on its line, then the next step on its own."""
+        return f"{self.message}\n  {self.hint}" if "\n" in self.message else super().__str__()
+
+
+class WorkflowCodeError(UsageError):
+    """A workflow's code has an error, such as a NameError; its run is blocked until other code gets further.
+
+    Its facts: instance, execution_id, type_name.
+    """
+
+    default_hint = "Deploy code that gets further, or end the run with `holdfast workflows fail`."
+
+    def __str__(self) -> str:
+        """Give the message with its traceback, then the next step on its own line."""
         return f"{self.message}\n  {self.hint}" if "\n" in self.message else super().__str__()
 
 
@@ -404,6 +417,17 @@ class ProviderError(StoreError):
         return cls(message, operation=operation, retryable=False, hint=None, **facts)
 
     @property
+    def message(self) -> str:
+        """What went wrong. Set when the error is made, and never again."""
+        return self._message
+
+    @message.setter
+    def message(self, message: str) -> None:
+        if hasattr(self, "_message"):
+            raise AttributeError("the message of a ProviderError cannot be changed")
+        self._message = message
+
+    @property
     def operation(self) -> str:
         """The method that was called."""
         return self._operation
@@ -430,6 +454,8 @@ class WorkFailed(HoldfastError):
     #: The classes above it, by the same names.
     type_bases: tuple[str, ...] = ()
     traceback_text: str = ""
+    #: The original as Python shows it.
+    repr_text: str = ""
     #: How often it was tried, if that is known.
     attempts: int | None = None
     #: All of it, as it was recorded (`ErrorDetails`).
@@ -459,7 +485,7 @@ class ActivityError(WorkFailed):
     """An activity of a workflow failed."""
 
 
-class ActivityTimeout(ActivityError):
+class ActivityTimeout(ActivityError, TimeoutError):
     """An activity ran out of time."""
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import Backoff, Holdfast, Task, failpoints
+from holdfast.app import store_connection
 from holdfast.errors import (
     InvalidArguments,
     InvalidOperation,
@@ -16,6 +17,7 @@ from holdfast.errors import (
     JobCancelled,
     JobDead,
     JobNotFound,
+    StoreBusy,
     UnknownTask,
 )
 from holdfast.failpoints import listening
@@ -402,6 +404,38 @@ def test_a_child_forked_in_the_middle_of_a_commit_is_not_harmed(tmp_path):
                 assert in_child(enqueue) == 0
             sending.join(20)
         assert {job.id for job in hf.jobs()} == {"parent", "child"}
+
+
+def test_engine_is_not_handed_out_before_its_store_is_recovered(tmp_path, monkeypatch):
+    seen = []
+
+    def recover(engine):
+        seen.append(hf.is_open)  # what other threads go by, without waiting for the lock
+        return real(engine)
+
+    real = store_connection.recover
+    monkeypatch.setattr(store_connection, "recover", recover)
+    with Holdfast(f"wal:{tmp_path / 'jobs'}") as hf:
+        hf.open()
+        assert (seen, hf.is_open) == ([False], True)
+
+
+def test_store_that_could_not_be_recovered_is_closed_and_opened_again_by_the_next_call(tmp_path, monkeypatch):
+    recovered = []
+
+    def recover(engine):
+        recovered.append(engine)
+        if len(recovered) == 1:
+            raise StoreBusy("the store is busy.")
+        return real(engine)
+
+    real = store_connection.recover
+    monkeypatch.setattr(store_connection, "recover", recover)
+    with Holdfast(f"wal:{tmp_path / 'jobs'}") as hf:
+        with pytest.raises(StoreBusy):
+            hf.open()
+        assert not hf.is_open
+        assert hf.engine is recovered[1]
 
 
 def test_many_threads_share_one_application(hf, send):

@@ -12,7 +12,8 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.app.completion_waiter import PENDING, Awaited, Lookout, awaited
-from holdfast.errors import StoreBusy
+from holdfast.errors import ReservationTimeout, StoreBusy
+from holdfast.model.commands import Reserve
 from holdfast.stores.deadline import deadline
 from holdfast.testing import ManualClock
 
@@ -98,3 +99,45 @@ def test_what_a_group_came_to_is_fetched_with_the_patience_of_who_awaits_it(monk
         monkeypatch.setattr(type(group), "outcomes", told)
         assert asyncio.run(group.aio.results()) == group.results() == [1]
         assert until == [inf, inf]
+
+
+WAITS = {
+    "job": lambda hf: hf.task(name="t")(lambda: None).enqueue().result(timeout=0.05),
+    "group": lambda hf: hf.group([hf.task(name="t")(lambda: None).job()]).wait(timeout=0.05),
+    "workflow": lambda hf: hf.workflow(name="f")(_never).start().result(timeout=0.05),
+}
+
+
+async def _never() -> None: ...
+
+
+@pytest.mark.timeout(LONG)
+@pytest.mark.parametrize("url", ["memory:", "sqlite:jobs.db", "wal:jobs", "dir:jobs"])
+@pytest.mark.parametrize("what", WAITS)
+def test_wait_with_a_timeout_ends_although_the_clock_stands_still(tmp_path, monkeypatch, url, what):
+    monkeypatch.chdir(tmp_path)
+    with Holdfast(url, clock=ManualClock()) as hf, pytest.raises(TimeoutError):
+        WAITS[what](hf)
+
+
+@pytest.mark.timeout(LONG)
+def test_wait_with_a_timeout_ends_although_the_clock_stands_still_and_events_come():
+    with Holdfast("memory:", clock=ManualClock()) as hf:
+        task = hf.task(name="t")(lambda: None)
+        wait = hf.engine.store.wait
+
+        def busy(after, timeout):
+            task.enqueue()
+            return wait(after, timeout)
+
+        hf.engine.store.wait = busy
+        with pytest.raises(TimeoutError):
+            task.enqueue().result(timeout=0.05)
+
+
+@pytest.mark.timeout(LONG)
+def test_wait_for_a_queue_ends_although_the_clock_stands_still():
+    with Holdfast("memory:", clock=ManualClock()) as hf:
+        hf.engine.ask(Reserve(reservation_id="r", queue="mail", reserved_by="another process"))
+        with pytest.raises(ReservationTimeout):
+            hf.reserve("mail", wait=0.05).acquire()

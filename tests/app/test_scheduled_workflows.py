@@ -54,10 +54,16 @@ def test_with_queue_they_take_turns(hf, report):
     with virtual(hf) as world:
         hf.schedule("nightly", report, cron="0 3 * * *", params={"region": "eu", "days": 2}, overlap="queue")
         world.advance(4 * DAY)
-        assert [run.status().status for run in hf.instances()] == ["RUNNING", "COMPLETED"]
+        states = [run.status() for run in hf.instances()]
+        assert [state.status for state in states if state.has_begun] == ["RUNNING", "COMPLETED"]
+        # Those that wait for the one before them are listed, too.
+        waiting = [run for run in hf.instances() if not run.status().has_begun]
+        assert [run.status().status for run in waiting] == ["RUNNING"] * 2
+        assert all(run.explain().code for run in waiting)
         world.advance(5 * DAY)
         # One after the other, without a pause between them.
-        begun = sorted(run.status().created_at for run in hf.instances())
+        states = [run.status() for run in hf.instances()]
+        begun = sorted(state.created_at for state in states if state.has_begun)
         assert [one[:13] for one in begun] == [f"2026-01-{day:02}T03" for day in (1, 3, 5, 7, 9)]
 
 

@@ -75,3 +75,19 @@ def test_what_was_set_aside_is_told_by_status_check_and_repair(run, url, tmp_pat
     repaired = run("store", "repair")
     assert "stays until it is edited" in repaired.stdout
     assert repaired.exit_code == 0
+
+
+def test_adopted_history_is_told_by_the_first_check_and_by_status(run, url, tmp_path, caplog):
+    done = tmp_path / "jobs" / "data" / "tasks" / "completed"
+    done.mkdir(parents=True)
+    (tmp_path / "jobs").chmod(0o700)
+    (done / "old.json").write_text('{"taskId": "old", "payload": {"type": "work"}}')
+    looked = run("store", "check")
+    assert looked.exit_code == 0
+    (told,) = [record for record in caplog.records if record.message == "dir.not_adopted"]
+    assert told.completed == 1
+    open_store(url).close()
+    shown = run("status")
+    assert "1 completed and 0 failed jobs of another program" in shown.stdout
+    assert json.loads(run("status", "-o", "json").stdout)["adopted"]["completed"] == 1
+    assert run("store", "check").exit_code == 0

@@ -11,9 +11,11 @@ import click
 import pytest
 
 from holdfast import Holdfast
+from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.cli.render import instance_text
 from holdfast.cli.root import cli
 from holdfast.testing import corrupt_history
+from holdfast.workflows.api.definitions import Definitions
 
 
 def application(url, *, changed=False):
@@ -145,6 +147,43 @@ def test_changed_code_is_told_with_both_sides(holdfast, rows, start, work):
     assert "recorded: decision 'Sell for 700?'" in page
     assert "code now: timer 60 s" in page
     assert "⚠ RUNNING" in page
+
+
+def test_error_in_the_code_is_told_with_its_traceback(place, rows, start, work, holdfast):
+    start()
+    work()
+    holdfast("decisions", "resolve", rows("decisions", "ls")[0]["decision_id"], "yes")
+    with application(place)[0] as hf:
+        hf.workflows = Definitions(SignatureCodec)
+
+        @hf.workflow
+        async def order(number: int) -> str:
+            return wrong_name  # noqa: F821 - the error under test
+
+        hf.work(until_idle=True)
+    code, sentence, commands = why(rows)
+    assert code == "blocked"
+    assert sentence.endswith("its code raised NameError: name 'wrong_name' is not defined")
+    assert commands == [
+        "holdfast workflows replay APP order-7",
+        "holdfast worker APP",
+        "holdfast workflows fail order-7",
+    ]
+    page = holdfast("workflows", "show", "order-7").stdout
+    assert "Traceback (most recent call last):" in page
+    assert "return wrong_name" in page
+    assert "NameError" in holdfast("workflows", "ls").stdout
+
+
+def test_signal_that_was_set_aside_is_told_in_the_history(holdfast, start, work, rows):
+    start()
+    work()
+    holdfast("decisions", "resolve", rows("decisions", "ls")[0]["decision_id"], "yes")
+    holdfast("workflows", "signal", "order-7", "paid", "--data", '"nine"')
+    work()
+    assert why(rows)[1].startswith("waits for signal 'paid'; set aside: 1 of signal 'paid', the last one because ")
+    said = [one["says"] for one in rows("workflows", "history", "order-7")]
+    assert said[-1] == "signal 1 'paid' set aside: Expected `int`, got `str`"
 
 
 def test_a_damaged_history_is_told_with_what_ends_it(place, rows, start, work, holdfast):

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.cli.store_access import target
+from holdfast.clock import SystemClock
 from holdfast.model.access import Access, Role
+from holdfast.model.commands import Lease
 from holdfast.model.times import Timestamp
+from holdfast.stores.http import HttpStore
+from holdfast.testing.clock import ManualClock
 from holdfast.web.server.serving import Listening, Serving
 
 
@@ -51,6 +57,27 @@ def test_the_last_events_are_told_by_a_coordinator_though_earlier_ones_were_prun
     refused = holdfast("feed", "tail", "--after", "0", **there)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "forgotten" in refused.stderr
+
+
+def test_doctor_names_a_lease_that_a_step_back_has_moved_out_of_reach_at_a_coordinator(place, filled, holdfast):
+    filled("a")
+    clock = ManualClock(SystemClock().now())
+    serving = Serving(place, Listening(port=0), clock=clock)
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    serving.ready.wait()
+    try:
+        store = HttpStore.open(serving.url)
+        store.decide([Lease(worker_id="gone", lease_s=5)])
+        store.close()
+        assert holdfast("doctor", env={"HOLDFAST_STORE": serving.url}).exit_code == 0
+        clock.set_wall(clock.now() - timedelta(hours=2))
+        told = holdfast("doctor", "-o", "json", env={"HOLDFAST_STORE": serving.url})
+        assert told.exit_code == 1
+        assert [one["code"] for one in msgspec.json.decode(told.stdout)] == ["clock_behind", "expiry_far"]
+    finally:
+        serving.stop()
+        thread.join()
 
 
 def test_the_doctor_looks_at_the_work_and_at_no_disk_elsewhere(coordinator, holdfast):

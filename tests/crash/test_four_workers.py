@@ -148,7 +148,8 @@ def test_workers_killed_again_and_again_lose_no_job_and_repeat_only_what_a_lost_
     others = {run.status for run in runs} - {RunStatus.COMPLETED, RunStatus.LOST, RunStatus.CANCELLED}
     assert others == set()
     assert all(run.reason == "released" for run in runs if run.status is RunStatus.CANCELLED)
-    assert {run.reason for run in lost} <= {"restart"}
+    assert {run.reason for run in lost} <= {"restart", "not_begun"}
+    assert not {(run.job_id, run.token) for run in lost if run.reason == "not_begun"} & set(crew.begun)
     repeated = {job_id for job_id, times in Counter(job_id for job_id, _ in crew.begun).items() if times > 1}
     assert repeated <= {run.job_id for run in lost}
     print(f"{KILLS} kills, {len(jobs)} jobs, {len(crew.begun)} executions, {len(lost)} runs lost")

@@ -1,11 +1,22 @@
 """What is not well although no record contradicts another: blocked, parked, overlong, silent."""
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from test_missing_workers import Scene
 
 from holdfast.engine import health
-from holdfast.engine.health import ailments, blocked, impossible_schedules, long_histories, parked
+from holdfast.engine.health import (
+    ailments,
+    blocked,
+    impossible_schedules,
+    long_histories,
+    parked,
+    undelivered,
+    waiting_for_nothing,
+)
+from holdfast.engine.hold_lengths import granted_lengths
 from holdfast.model import commands as c
 from holdfast.model.schedules import NewSchedule
 from holdfast.model.workflows import event_kinds
@@ -53,6 +64,82 @@ def test_very_many_of_a_kind_are_counted_after_the_first(scene, monkeypatch):
     *_, last = told = found(scene, parked, scene.now)
     assert len(told) == 3
     assert last.ids == ("ghost-2",)
+
+
+def send(scene, name):
+    scene.provider.enqueue_for_orchestrator(QueueMessage(instance=name, name="s", data="1"))
+
+
+def test_instance_that_waits_for_nothing_is_named_once_it_has_waited(scene):
+    scene.begun("stuck", waiting_on=())
+    scene.begun("fine", waiting_on=("signal 'paid'",))
+    scene.begun("silent")  # of a runtime that does not say what it waits for
+    assert found(scene, waiting_for_nothing, scene.now) == []
+    scene.clock.advance(301)
+    (one,) = found(scene, waiting_for_nothing, scene.now)
+    assert (one.code, one.id) == ("instance_waits_for_nothing", "stuck")
+    assert "holdfast workflows history stuck" in one.remedy
+    assert one in found(scene, ailments, scene.now, ())
+
+
+def test_instance_with_a_message_or_a_turn_does_not_wait_for_nothing(scene):
+    scene.begun("i", waiting_on=())
+    scene.clock.advance(301)
+    send(scene, "i")
+    assert found(scene, waiting_for_nothing, scene.now) == []
+    scene.provider.fetch_orchestration_item(30)
+    assert found(scene, waiting_for_nothing, scene.now) == []
+
+
+def test_blocked_instance_is_named_once(scene):
+    block(scene, "i")
+    scene.clock.advance(301)
+    having = (scene.worker("onboard 1.0.0", age=600),)
+    assert [one.code for one in found(scene, ailments, scene.now, having)] == ["instance_blocked"]
+
+
+@pytest.mark.parametrize("given_back", [False, True])
+def test_message_that_stays_undelivered_is_named_while_workers_have_the_code(scene, given_back):
+    scene.begun("i", waiting_on=("signal 's'",))
+    send(scene, "i")
+    having = (scene.worker("onboard 1.0.0", age=600),)
+    if given_back:
+        _, token, _ = scene.provider.fetch_orchestration_item(30)
+        scene.provider.abandon_orchestration_item(token, 600.0, reason="the store is busy")
+    assert found(scene, undelivered, scene.now, having) == []
+    scene.clock.advance(301)
+    (one,) = found(scene, undelivered, scene.now, having)
+    assert (one.code, one.id) == ("messages_undelivered", "i")
+    assert "1 message for instance i" in one.message
+    assert ("the store is busy" in one.message) == given_back
+    assert one in found(scene, ailments, scene.now, having)
+    # Without code that is what is wrong, and is said so.
+    assert found(scene, undelivered, scene.now, ()) == []
+    assert found(scene, undelivered, scene.now, (scene.worker("other 1.0.0", age=600),)) == []
+
+
+def test_message_that_is_being_delivered_is_no_finding(scene):
+    having = (scene.worker("onboard 1.0.0", age=600),)
+    scene.begun("i", waiting_on=("signal 's'",))
+    send(scene, "i")
+    scene.clock.advance(301)
+    scene.provider.fetch_orchestration_item(30)
+    assert found(scene, undelivered, scene.now, having) == []
+
+
+def test_many_undelivered_messages_are_counted_after_the_first(scene, monkeypatch):
+    monkeypatch.setattr(health, "TOLD", 2)
+    for number in range(4):
+        scene.begun(f"i{number}", waiting_on=())
+    scene.clock.advance(301)
+    *first, last = found(scene, waiting_for_nothing, scene.now)
+    assert {*(one.id for one in first), *last.ids} == {"i0", "i1", "i2", "i3"}
+    assert (len(first), len(last.ids)) == (2, 2)
+    for number in range(4):
+        send(scene, f"i{number}")
+    scene.clock.advance(301)
+    *_, last = told = found(scene, undelivered, scene.now, (scene.worker("onboard 1.0.0", age=600),))
+    assert (len(told), last.ids) == (3, ("i2", "i3"))
 
 
 def test_messages_for_nobody_are_named_with_the_time_they_go(scene):
@@ -125,3 +212,24 @@ def test_a_finding_is_readable_by_programs(scene):
     block(scene, "user-42")
     (one,) = found(scene, blocked)
     assert set(msgspec.to_builtins(one)) == {"code", "message", "remedy", "id"}
+
+
+def test_holds_further_off_than_they_are_long_are_named_after_a_step_back(scene, monkeypatch):
+    monkeypatch.setattr(health, "TOLD", 3)
+    scene.enqueue("a")
+    scene.engine.ask(c.Lease(worker_id="gone", lease_s=5))
+    for number in range(2):
+        reserve = c.Reserve(reservation_id=f"r{number}", queue=f"q{number}", reserved_by="gone", ttl_s=60)
+        scene.engine.ask(reserve)
+    scene.start("i")
+    scene.provider.fetch_orchestration_item(30)
+    scene.clock.set_wall(scene.clock.now() - timedelta(hours=2))
+    job, *_, rest = told = found(scene, ailments, scene.now, (), granted_lengths(scene.engine.store))
+    assert [one.code for one in told] == ["expiry_far"] * 4
+    assert (job.id, rest.ids) == ("a", ("r1",))
+    assert job.message == (
+        "job a is held until 2026-01-01T00:00:05.000000Z, which is further off than the 5 s it was granted for: "
+        "the clock was set back, and it is 2025-12-31T22:00:00.000000Z"
+    )
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    assert found(scene, ailments, scene.now, (), granted_lengths(scene.engine.store)) == []

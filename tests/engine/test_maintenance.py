@@ -155,13 +155,79 @@ def test_a_tick_ends_lapsed_leases_and_stale_jobs(scene):
     assert next_wake(scene.engine) is None
 
 
+def remote(scene, job_id="a"):
+    """Lease a job to a worker elsewhere, of which this process does not know whether it lives."""
+    scene.enqueue(job_id)
+    return scene.engine.ask(c.Lease(worker_id="remote")).grants
+
+
 def test_a_jump_of_the_clock_is_not_held_against_the_jobs(scene):
-    scene.enqueue("a")
-    scene.lease()
+    remote(scene)
     scene.clock.advance(10)
     scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
     assert tick(scene.engine).expired == 1
     assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (0, "clock_jump")
+
+
+def test_lease_of_this_process_outlives_a_jump_of_the_clock_by_the_seconds_it_had_left(scene):
+    scene.enqueue("a", timeout_s=60)
+    (grant,) = scene.lease()
+    scene.clock.advance(10)
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    assert tick(scene.engine).expired == 0
+    scene.clock.advance(20 - 0.000001)
+    assert tick(scene.engine).expired == 0
+    assert (scene.job("a").status, scene.job("a").token) == ("RUNNING", grant.token)
+    scene.clock.advance(0.000001)
+    assert tick(scene.engine).expired == 1
+    assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (1, "timeout")
+
+
+def test_lease_of_this_process_that_was_over_before_the_jump_ends(scene):
+    scene.enqueue("a")
+    scene.lease()
+    scene.clock.advance(30)
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    assert tick(scene.engine).expired == 1
+    assert (scene.job("a").expiries, scene.engine.runs("a")[0].reason) == (1, "timeout")
+
+
+def test_deadline_of_this_process_moves_along_with_the_clock(scene):
+    scene.enqueue("a", timeout_s=3 * 3600)
+    (grant,) = scene.lease()
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    for _ in range(1080):
+        scene.clock.advance(10)
+        assert scene.engine.ask(c.Extend(job_id="a", token=grant.token)).lease_s > 0
+    scene.complete(grant)
+
+
+@pytest.mark.parametrize("jumps", [1, 3])
+def test_holds_of_this_process_survive_a_jump_that_a_busy_store_did_not_take_down(scene, jumps):
+    scene.enqueue("a")
+    (grant,) = scene.lease()
+    for _ in range(jumps):
+        scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+        scene.engine.look()
+
+    def busy():
+        raise StoreBusy("others keep it")
+
+    with listening("engine.decided", busy), pytest.raises(StoreBusy):
+        tick(scene.engine)
+    assert tick(scene.engine).expired == 0
+    scene.complete(grant)
+
+
+def test_reservation_of_this_process_outlives_a_jump_of_the_clock(scene):
+    scene.engine.ask(
+        c.Reserve(reservation_id="r", queue="default", reserved_by="me", ttl_s=60, session_id=scene.engine.session_id)
+    )
+    scene.engine.ask(c.Reserve(reservation_id="far", queue="other", reserved_by="somebody", ttl_s=60))
+    scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
+    assert tick(scene.engine).expired == 1
+    scene.clock.advance(59)
+    assert scene.engine.ask(c.RenewReservation(reservation_id="r", ttl_s=60)).left_s == 60
 
 
 def test_a_jump_that_was_corrected_excuses_nothing_that_lapses_later(scene):
@@ -177,8 +243,7 @@ def test_a_jump_that_was_corrected_excuses_nothing_that_lapses_later(scene):
 
 @pytest.mark.parametrize("how", ["complete", "extend", "lease"])
 def test_whoever_comes_first_after_a_jump_finds_the_same(scene, how):
-    scene.enqueue("a")
-    (grant,) = scene.lease()
+    (grant,) = remote(scene)
     scene.clock.set_wall(scene.clock.now() + timedelta(hours=2))
     scene.engine.new_id()  # somebody else looked at the clock before
     match how:

@@ -38,13 +38,14 @@ class Scene:
             StartOrchestration(instance=name, orchestration=workflow, input="{}", version=version)
         )
 
-    def begun(self, name, workflow="onboard", version="1.0.0"):
+    def begun(self, name, workflow="onboard", version="1.0.0", waiting_on=None):
         """Start an instance and give it its first turn; it waits for nothing that will come by itself."""
         self.start(name, workflow)
         _, token, _ = self.provider.fetch_orchestration_item(30)
         kind = event_kinds.OrchestrationStarted(name=workflow, version=version, input="{}")
         event = Event(event_id=1, instance=name, execution_id=1, timestamp_ms=1, kind=kind)
-        self.provider.ack_orchestration_item(token, 1, (event,), metadata=ExecutionMetadata(status="Running"))
+        metadata = ExecutionMetadata(status="Running", waiting_on=waiting_on)
+        self.provider.ack_orchestration_item(token, 1, (event,), metadata=metadata)
 
     def enqueue(self, job_id, queue="default", task="send"):
         job = c.NewJob(job_id=job_id, job_type=task, params=msgspec.Raw(b"{}"), queue=queue)

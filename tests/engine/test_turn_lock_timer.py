@@ -62,3 +62,13 @@ def test_a_lock_of_unknown_start_is_timed_once():
     watch.limit(1, 10.0)
     watch.limit(1, 99.0)
     assert watch.overdue(10.0) == (1,)
+
+
+def test_lock_that_is_kept_after_a_step_back_has_its_own_seconds():
+    watch = TurnWatch()
+    back = later(NOW, -7200)
+    watch.note([locked(1)], NOW, 0.0)
+    watch.limit(2, 30.0, later(NOW, 30.0), 30.0)
+    watch.note([committed(1, held=30.0), committed(2, held=30.0)], back, 20.0)
+    assert watch.next_deadline() == 50.0
+    assert (watch.overdue(49.9), watch.overdue(50.0)) == ((), (1, 2))

@@ -130,6 +130,47 @@ def test_v3_a_surrogate_pair_is_one_character_and_nul_is_kept():
     assert unpack(admit(b'"a\\u0000b"')) == unpack(pack("a\0b")) == "a\0b"
 
 
+PLACES = {
+    "": lambda value: value,
+    ".a": lambda value: {"b": 1, "a": value},
+    "[1]": lambda value: [0, value],
+    ".a[2].b": lambda value: {"a": [1, {}, {"b": value}]},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("field", ["params", "result"])
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 1 << 64, math.inf, math.nan, 1e308 * 10])
+def test_v4_number_that_cannot_be_kept_is_named_with_its_place(place, field, value):
+    made = PLACES[place](value)
+    expected = f"{field}{place}: the integer {value} is outside the 64 bits that are kept, -2**63 to 2**63 - 1."
+    if isinstance(value, float):
+        expected = f"{field}{place}: {value} is not JSON; only finite numbers are."
+    with pytest.raises(InvalidValue) as refused:
+        pack(made, field)
+    assert refused.value.message == f"{expected} Nothing was stored."
+    assert (refused.value.facts["field"], refused.value.facts["path"]) == (field, f"{field}{place}")
+    if isinstance(value, int) or math.isinf(value):
+        text = json.dumps(made).replace("Infinity", "1e400")
+        with pytest.raises(InvalidValue) as refused:
+            admit(text.encode(), field)
+        assert refused.value.message == f"{expected} Nothing was stored."
+
+
+def test_v4_place_is_named_below_levels_that_lie_around_a_payload():
+    with pytest.raises(InvalidValue, match=r"^item\.a: the integer"):
+        pack({"a": 1 << 63}, "item", around=2)
+
+
+def test_v4_place_that_is_named_is_short_and_storable():
+    with pytest.raises(InvalidValue) as refused:
+        pack({"n" * 100_000: 1 << 63})
+    assert len(refused.value.message) < 500
+    with pytest.raises(InvalidValue) as refused:
+        pack({"\ud800": 1 << 63})
+    assert refused.value.message.encode()
+
+
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, (1 << 64) - 1, 10**400, -(10**400)], ids=range(5))
 def test_v4_integers_beyond_64_bits_are_refused(value):
     with pytest.raises(InvalidValue, match="64 bits"):
@@ -231,7 +272,7 @@ class Plain(enum.Enum):
     ],
 )
 def test_v6_what_would_not_come_back_as_it_was_is_refused(value):
-    with pytest.raises(InvalidValue, match="is not JSON"):
+    with pytest.raises(InvalidValue, match="cannot be encoded as JSON"):
         pack(value)
 
 

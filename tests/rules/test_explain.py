@@ -11,6 +11,7 @@ from holdfast.model.commands import (
     Cancel,
     Complete,
     CreateGroup,
+    EndSession,
     Enqueue,
     Fail,
     Lease,
@@ -54,6 +55,15 @@ def why(engine, job_id, served=None, sees=None):
     now = engine.look().now
     with engine.read() as view:
         return explain(view, view.get(Job, job_id), now, served, sees)
+
+
+def test_job_that_must_run_alone_says_so(engine):
+    put(engine, "a")
+    for lost in range(3):
+        assert ("alone" in why(engine, "a").sentence) is (lost == 2)
+        engine.ask(Lease(worker_id="w", session_id="dead"))
+        engine.ask(EndSession(session_id="dead"))
+    assert why(engine, "a").code == "ready"
 
 
 def test_the_first_in_line_is_ready_and_the_others_are_behind_it(engine):

@@ -1,8 +1,12 @@
 """`assert_crash_safe` lets healthy workflows pass, finds planted bugs, and names a run that shows each again."""
 
+import os
 import re
+import select
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import crashsafe_cases as cases
 import pytest
@@ -222,6 +226,85 @@ def test_a_script_may_try_its_own_workflow_whose_tasks_have_no_names(words, name
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(rf"{name} \[(\[\](, )?)+\]\n", done.stdout)
+
+
+#: Ends itself should it be started too often, whoever starts it.
+UNGUARDED = """
+import os
+from pathlib import Path
+
+with Path("pids").open("a") as pids:
+    print(os.getpid(), file=pids)
+if len(Path("pids").read_text().split()) > 3:
+    os._exit(9)
+
+from holdfast import Holdfast
+from holdfast.testing import assert_crash_safe
+
+hf = Holdfast("memory:")
+
+
+@hf.workflow
+async def sell() -> int:
+    return await hf.step(int, 1)
+
+
+assert_crash_safe(sell, seed=15)
+"""
+
+
+@pytest.mark.parametrize("words", [["sales.py"], ["-m", "sales"], ["-c", "import sales"]])
+def test_script_without_main_guard_is_refused_and_starts_one_process_only(words, tmp_path):
+    (tmp_path / "sales.py").write_text(UNGUARDED)
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert len((tmp_path / "pids").read_text().split()) == 2
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "InvalidOperation" in last
+    assert "calls assert_crash_safe when it is imported" in last
+    assert 'if __name__ == "__main__":' in last
+
+
+#: Tells by a pipe that the other process has come to the import, which never ends.
+HANGING = """
+import os
+import threading
+from pathlib import Path
+
+from holdfast import Holdfast
+from holdfast.testing import assert_crash_safe
+
+hf = Holdfast("memory:")
+
+
+@hf.workflow
+async def sell() -> int:
+    return await hf.step(int, 1)
+
+
+if __name__ == "__main__":
+    assert_crash_safe(sell, seed=15)
+else:
+    Path("told").write_text(str(os.getpid()))
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="processes that are no children can be waited for on Linux")
+def test_process_that_replays_ends_with_the_one_that_started_it(tmp_path):
+    (tmp_path / "sales.py").write_text(HANGING)
+    os.mkfifo(tmp_path / "told")
+    parent = subprocess.Popen([sys.executable, "sales.py"], cwd=tmp_path)
+    child = os.pidfd_open(int((tmp_path / "told").read_text()))
+    try:
+        parent.kill()
+        parent.wait()
+        ended, _, _ = select.select([child], [], [], 60)
+        assert ended
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
 
 
 # --- workflows of an application --------------------------------------------------------------------------------------

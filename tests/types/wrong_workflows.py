@@ -37,6 +37,7 @@ def outside() -> None:
     print(number)
     hf.workflow(cancel_grace="long")  # wrong: seconds
     hf.workflow(on_nondeterminism="ignore")  # wrong: block or fail
+    hf.workflow(on_error="ignore")  # wrong: block or fail
     onboard.start(1).resolve("yes")  # wrong: a run is no question
     hf.decisions()[0].resolve(True)  # wrong: an answer is text
     onboard.call("a")  # wrong: user is a number

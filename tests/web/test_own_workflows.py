@@ -92,7 +92,7 @@ def test_a_client_lists_what_it_started_and_nobody_elses(served):
     _, programs = served
     shop, rival, reader = (programs[name][0] for name in ("shop", "rival", "reader"))
     (child,) = shop.instance("mine").children()
-    assert {one.id for one in shop.instances()} == {"mine", "on-and-on", child.id}
+    assert {one.id for one in shop.instances()} == {"mine", "on-and-on", "not begun", child.id}
     assert [one.id for one in shop.instances(limit=2)] == [one.id for one in shop.instances()][:2]
     assert rival.instances() == []
     assert {one.id for one in reader.instances()} > {"mine", "theirs"}

@@ -82,6 +82,13 @@ def odd_result() -> object:
     return object()
 
 
+@task(max_attempts=4)
+def odd_result_inside(calls: str) -> object:
+    with Path(calls).open("a") as file:
+        file.write("called\n")
+    return {"rows": [1, {"when": object()}]}
+
+
 @task(memory_limit=400 << 20)
 def leaks() -> int:
     kept = []
@@ -218,14 +225,18 @@ def fork_returns() -> int:
     return 1 if child else 2
 
 
+#: Above every descriptor that the process of a test run has.
+MOST_OPEN = 4096
+
+
 @task()
 def closes_everything() -> int:
-    os.closerange(3, 256)
+    os.closerange(3, MOST_OPEN)
     return 1
 
 
 def scribble(text: bytes) -> None:
-    for fd in range(3, 256):
+    for fd in range(3, MOST_OPEN):
         with suppress(OSError):
             os.write(fd, text)
 

@@ -80,3 +80,93 @@ def test_a_worker_told_to_end_releases_its_job_and_exits_with_0(place):
 
 def _step(n: int) -> int:
     return n
+
+
+# --- jobs that kill their worker --------------------------------------------------------------------------------------
+
+#: Workers, one after the other, each in a process of its own, until one of them ends with nothing left to do.
+POISONED = """
+import os, signal, sys
+from holdfast import Holdfast
+
+def step(n: int, poison: str) -> int:
+    if poison == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if poison == "exit":
+        os._exit(3)
+    return n
+
+def work() -> None:
+    with Holdfast(sys.argv[1]) as hf:
+        hf.task(name="step")(step)
+        hf.work(concurrency=4, until_idle=True)
+
+ended = []
+while 0 not in ended and len(ended) < 12:
+    child = os.fork()
+    if not child:
+        work()
+        os._exit(0)
+    ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(ended)
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "poison", "code"), [("sqlite:jobs.db", "kill", -signal.SIGKILL), ("wal:jobs", "exit", 3)]
+)
+def test_jobs_beside_one_that_kills_its_worker_complete_and_only_that_one_is_dead(tmp_path, store, poison, code):
+    """Eight times as many jobs are leased as there are slots: those that only wait are not charged."""
+    kind, _, name = store.partition(":")
+    url = f"{kind}:{tmp_path / name}"
+    with Holdfast(url) as hf:
+        step = hf.task(name="step")(_poisoned)
+        ids = [job.id for job in step.enqueue_many([(n, poison if n == 20 else "") for n in range(51)])]
+    workers = subprocess.run([sys.executable, "-c", POISONED, url], stdout=subprocess.PIPE, text=True, check=True)
+    assert workers.stdout == f"{[code] * 5 + [0]}\n"
+    with Holdfast(url) as hf:
+        guilty, *others = (hf.job(one).refresh() for one in (ids.pop(20), *ids))
+    assert (guilty.status, guilty.expiries) == ("DEAD", 5)
+    assert {job.status for job in others} == {"COMPLETED"}
+    assert {job.expiries for job in others} <= {0, 1}
+
+
+def _poisoned(n: int, poison: str) -> int:
+    return n
+
+
+# --- workflows that kill their worker ---------------------------------------------------------------------------------
+
+POISONED_FLOW = POISONED.replace(
+    """        hf.task(name="step")(step)
+""",
+    """
+        @hf.workflow(name="flow", max_turn_attempts=4)
+        async def flow(n: int, poison: str) -> int:
+            return await hf.step(step, n, poison)
+
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("store", "poison", "code"), [("sqlite:jobs.db", "kill", -signal.SIGKILL), ("wal:jobs", "exit", 3)]
+)
+def test_instances_beside_one_that_kills_its_worker_complete_and_only_that_one_fails(tmp_path, store, poison, code):
+    kind, _, name = store.partition(":")
+    url = f"{kind}:{tmp_path / name}"
+    with Holdfast(url) as hf:
+        flow = hf.workflow(name="flow", max_turn_attempts=4)(_poisoned_flow)
+        for n in range(51):
+            flow.start(n, poison if n == 20 else "", id=f"i{n}")
+    workers = subprocess.run([sys.executable, "-c", POISONED_FLOW, url], stdout=subprocess.PIPE, text=True, check=True)
+    assert workers.stdout == f"{[code] * 4 + [0]}\n"
+    with Holdfast(url) as hf:
+        statuses = {run.id: run.status().status for run in hf.instances(limit=100)}
+    assert statuses.pop("i20") == "FAILED"
+    assert set(statuses.values()) == {"COMPLETED"}
+    assert len(statuses) == 50
+
+
+async def _poisoned_flow(n: int, poison: str) -> int:
+    return n

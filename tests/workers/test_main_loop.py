@@ -5,10 +5,11 @@ import threading
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreBusy, StoreFailed
 from holdfast.failpoints import listening
-from holdfast.model.commands import Lease
+from holdfast.model.commands import EndSession, Lease
 from holdfast.workers.worker import Worker
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
@@ -477,3 +478,127 @@ def test_a_job_of_another_queue_that_is_due_does_not_keep_the_pump_busy(hf, cloc
         w.run()
     assert job.status == "QUEUED"
     assert len(cycles) < 10
+
+
+# --- what was lost with other workers ---------------------------------------------------------------------------------
+
+
+def lose(hf, *jobs, times):
+    """Have a worker die that runs these."""
+    for _ in range(times):
+        grants = hf.engine.ask(Lease(worker_id="other", n=9, session_id="dead")).grants
+        assert {grant.job.job_id for grant in grants} == {job.id for job in jobs}
+        hf.engine.ask(EndSession(session_id="dead"))
+
+
+def drive_until_completed(w, job):
+    while job.refresh().status != "COMPLETED":
+        w.pump.look()
+        drive(w)
+        if w.slots.held():
+            w.slots.wait(LONG)
+
+
+def statuses(*jobs):
+    return [str(job.refresh().status) for job in jobs]
+
+
+def test_job_lost_twice_runs_alone(hf, clock):
+    handler, task = gate(hf)
+    suspect = task.enqueue()
+    lose(hf, suspect, times=2)
+    fast = hf.task(name="fast")(lambda: None)
+    w, before = worker(hf), fast.options(priority=1).enqueue()
+    drive_until_reported(w)  # leased with what stands before it, it would not have been alone
+    while suspect.refresh().status == "QUEUED":
+        w.pump.look()
+        drive(w)
+    assert handler.started.wait(LONG)
+    after = fast.enqueue()
+    w.pump.look()
+    drive(w)
+    assert statuses(before, suspect, after) == ["COMPLETED", "RUNNING", "QUEUED"]
+    finish(w, handler)
+    drive_until_completed(w, after)
+    assert statuses(suspect) == ["COMPLETED"]
+    w.slots.close()
+
+
+def test_job_lost_twice_waits_for_an_empty_worker_and_is_made_way_for(hf, clock):
+    handler, task = gate(hf)
+    busy, w = task.enqueue(), worker(hf)
+    begin(w, handler)
+    other = hf.task(name="other")(lambda: None)
+    suspect = other.enqueue()
+    lose(hf, suspect, times=2)
+    fresh = other.enqueue()
+    clock.advance(10)
+    w.pump.look()
+    drive(w)
+    assert statuses(busy, suspect, fresh) == ["RUNNING", "QUEUED", "QUEUED"]
+    clock.advance(5)  # not for ever
+    w.pump.look()
+    drive_until_reported(w)
+    assert statuses(busy, suspect, fresh) == ["RUNNING", "QUEUED", "COMPLETED"]
+    finish(w, handler)
+    drive_until_completed(w, suspect)
+    w.slots.close()
+
+
+def test_jobs_lost_once_begin_a_moment_apart(hf, clock):
+    handler, task = gate(hf)
+    jobs, w = task.enqueue_many([()] * 2), worker(hf, 4)
+    lose(hf, *jobs, times=1)
+    begin(w, handler)
+    assert statuses(*jobs) == ["RUNNING", "QUEUED"]
+    clock.advance(0.9)
+    w.pump.look()
+    drive(w)
+    assert statuses(*jobs) == ["RUNNING", "QUEUED"]
+    clock.advance(1)
+    drive(w)
+    w.pump.look()  # nothing has happened, but it is time to ask again
+    drive(w)
+    assert statuses(*jobs) == ["RUNNING", "RUNNING"]
+    handler.open.set()
+    w.slots.close()
+
+
+def test_jobs_that_wait_for_a_slot_are_marked_as_not_begun(tmp_path, clock):
+    with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}", clock=clock) as hf:
+        handler, task = gate(hf)
+        jobs, w = task.enqueue_many([()] * 3), worker(hf, 1)
+        leased = hf.engine.ask(Lease(worker_id=w.worker_id, n=3, session_id=hf.engine.session_id))
+
+        def unbegun():
+            tokens = [(w.worker_id, grant.token) for grant in leased.grants]
+            return sorted(hf.engine.store.sessions.unbegun(hf.engine.session_id, tokens))
+
+        first, second, third = (grant.token for grant in leased.grants)
+        assert unbegun() == [first, second, third]  # granted, but the answer has not come
+        w.pump.take(leased, 3, clock.monotonic())
+        assert handler.started.wait(LONG)
+        assert unbegun() == [second, third]
+        handler.open.set()
+        while w.slots.held():
+            w.slots.wait(LONG)
+            w.slots.collect()
+        assert unbegun() == []
+        assert len(jobs) == 3
+        w.slots.close()
+
+
+def test_jobs_given_back_are_not_marked_any_more(tmp_path, clock):
+    with Holdfast(f"sqlite:{tmp_path / 'jobs.db'}", clock=clock) as hf:
+        handler, task = gate(hf)
+        task.enqueue_many([()] * 3)
+        w = worker(hf, 1)
+        leased = hf.engine.ask(Lease(worker_id=w.worker_id, n=3, session_id=hf.engine.session_id))
+        w.pump.take(leased, 3, clock.monotonic())
+        assert handler.started.wait(LONG)
+        clock.advance(0.5)
+        drive(w)
+        tokens = [(w.worker_id, grant.token) for grant in leased.grants]
+        assert hf.engine.store.sessions.unbegun(hf.engine.session_id, tokens) == set()
+        handler.open.set()
+        w.slots.close()

@@ -13,7 +13,7 @@ from holdfast.errors import ActivityError, JobFailed, StepError
 from holdfast.model.error_details import Category
 from holdfast.workers.handlers.control_exceptions import Fatal, Snooze
 from holdfast.workers.handlers.outcome import Raised, outcome_of
-from holdfast.workers.workflow_turns.thread_pool import Crew
+from holdfast.workers.workflow_turns.threads import ThreadPool
 from holdfast.workflows.api import context as face
 
 
@@ -64,7 +64,7 @@ def test_an_activity_that_raises_it_fails(app, is_async, name):
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_workflow_that_raises_it_fails_with_it(app, name):
-    @app.workflow
+    @app.workflow(on_error="fail")
     async def flow(name: str) -> None:
         raise_odd(name)
 
@@ -116,7 +116,7 @@ def test_a_class_that_is_not_to_be_retried_is_not_whatever_it_refuses_to_say():
 
 
 def test_a_thread_of_the_crew_outlives_what_cannot_be_logged():
-    crew, done = Crew(1), threading.Event()
+    crew, done = ThreadPool(1), threading.Event()
     threads = []
 
     def break_off():
@@ -179,3 +179,146 @@ def test_arguments_whose_class_raises_on_the_worker_fail_the_job(app):
     app.settle()
     with pytest.raises(JobFailed, match="LookupError: not here"):
         job.result()
+
+
+class Sealed(dict):
+    """Raises what is no Exception when it is encoded."""
+
+    def items(self):
+        raise SystemExit(3)
+
+
+@dataclass
+class Row:
+    when: object
+
+
+def listed():
+    return {"rows": [1, {"when": object()}]}
+
+
+def typed() -> list[Row]:
+    return [Row(1), Row(object())]
+
+
+def sealed():
+    return Sealed(a=1)
+
+
+UNENCODABLE = [
+    (listed, "result.rows[1].when: object of type object cannot be encoded as JSON"),
+    (typed, "result[1].when: object of type object cannot be encoded as JSON"),
+    (sealed, "3"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), UNENCODABLE, ids=["listed", "typed", "raises"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_step_whose_result_cannot_be_encoded_fails_at_once(app, is_async, given, said):
+    calls = []
+
+    def act():
+        calls.append(1)
+        return given()
+
+    async def act_later():
+        return act()
+
+    act.__annotations__ = act_later.__annotations__ = given.__annotations__
+
+    @app.workflow
+    async def flow() -> str:
+        try:
+            await face.step.options(attempts=3)(act_later if is_async else act)
+        except StepError as problem:
+            return f"{problem.details.kind}: {problem.message}"
+
+    app.start(flow)
+    app.settle()
+    assert app.result().startswith("Encoding: ")
+    assert said in app.result()
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(("given", "said"), UNENCODABLE, ids=["listed", "typed", "raises"])
+def test_activity_whose_result_cannot_be_encoded_fails_at_once(app, given, said):
+    calls = []
+
+    def act():
+        calls.append(1)
+        return given()
+
+    act.__annotations__ = given.__annotations__
+    act = app.activity(act, max_attempts=4)
+
+    @app.workflow
+    async def flow() -> str:
+        try:
+            await act.call()
+        except ActivityError as problem:
+            return f"{problem.details.kind} after {problem.attempts}: {problem.message}"
+
+    app.start(flow)
+    app.settle()
+    assert app.result().startswith("Encoding after 1: ")
+    assert said in app.result()
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(("given", "said"), UNENCODABLE, ids=["listed", "typed", "raises"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_workflow_whose_result_cannot_be_encoded_fails(app, is_async, given, said):
+    def plain():
+        return given()
+
+    async def flow():
+        return given()
+
+    chosen = flow if is_async else plain
+    chosen.__annotations__ = given.__annotations__
+    app.start(app.workflow(chosen))
+    app.settle()
+    assert app.result().kind == "Encoding"
+    assert said in app.result().message
+
+
+class Declined(Exception):
+    """Its arguments are other than it is made with."""
+
+    def __init__(self, code, *, reason):
+        super().__init__(f"{reason} ({code})")
+
+
+FAILURES = {
+    "ValueError": (ValueError, lambda: ValueError("bad row", object())),
+    "LookupError": (LookupError, lambda: KeyError({1})),
+    "UnicodeDecodeError": (UnicodeDecodeError, lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad byte")),
+    "ExceptionGroup": (ExceptionGroup, lambda: ExceptionGroup("two", [ValueError(object()), KeyError("k")])),
+    "Declined": (Declined, lambda: Declined(402, reason="no funds")),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("way", ["step", "activity", "child"])
+def test_failure_is_caught_by_its_class_in_a_workflow_whatever_its_arguments(app, way, name):
+    def fail() -> None:
+        problem = FAILURES[name][1]()
+        raise problem
+
+    act = app.activity(fail, max_attempts=1)
+
+    @app.workflow(raises=(Declined,))
+    async def child() -> None:
+        fail()
+
+    @app.workflow(raises=(Declined,))
+    async def flow() -> str:
+        try:
+            await {"step": lambda: face.step(fail), "activity": act.call, "child": child.call}[way]()
+        except FAILURES[name][0] as problem:
+            return problem.repr_text
+        return "not caught"
+
+    app.start(flow)
+    app.settle()
+    assert app.result().startswith(type(FAILURES[name][1]()).__name__)

@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import threading
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -158,6 +160,72 @@ def test_a_result_that_is_no_json_fails_the_run_and_says_so(hf, value):
         work(hf)
         assert [(run.status, run.error_kind) for run in job.runs()] == [("FAILED", "bad_result")]
         assert job.status == "FAILED"
+
+
+class Moment:
+    """Has no form in JSON."""
+
+
+class Sealed(dict):
+    """Raises what no handler of exceptions expects when it is read."""
+
+    def items(self):
+        raise SystemExit(3)
+
+
+@dataclass
+class Row:
+    when: Any
+
+
+@dataclass
+class Table:
+    rows: list[Row]
+
+
+def table() -> Table:
+    return Table([Row(1), Row(2), Row(3), Row(Moment())])
+
+
+def listed():
+    return {"rows": [{"when": 1}, {"when": 2}, {"when": 3}, {"when": Moment()}]}
+
+
+def subclassed():
+    return {"rows": [1, 2, 3, {"when": type("Moment", (int,), {})(1)}]}
+
+
+def sealed():
+    return Sealed(a=1)
+
+
+@pytest.mark.parametrize("retry", ["requeue", "chain"])
+@pytest.mark.parametrize("function", [table, listed, subclassed])
+def test_returned_value_that_cannot_be_encoded_fails_the_job_at_once(hf, function, retry):
+    calls = []
+
+    def odd():
+        calls.append(1)
+        return function()
+
+    odd.__annotations__ = function.__annotations__
+    for task in flavours(hf, odd, max_attempts=4, retry=retry):
+        calls.clear()
+        job = task.enqueue()
+        work(hf)
+        assert (job.status, job.refresh().attempts, calls) == ("FAILED", 1, [1])
+        (run,) = job.runs()
+        assert run.error_kind == "bad_result"
+        assert "result.rows[3].when: object of type Moment cannot be encoded as JSON" in run.error
+        assert {other.status for other in hf.jobs()} == {"FAILED"}  # no successor
+
+
+def test_returned_value_whose_encoding_raises_ends_the_run_and_not_the_worker(hf):
+    for task in flavours(hf, sealed, max_attempts=4):
+        jobs = [task.enqueue() for _ in range(8)]  # more than there are threads
+        work(hf)
+        assert {(job.status, job.refresh().attempts) for job in jobs} == {("FAILED", 1)}
+        assert "SystemExit" in jobs[0].runs()[0].error
 
 
 def test_a_result_too_large_to_keep_fails_the_run(hf, monkeypatch):

@@ -286,7 +286,10 @@ class Holdfast(HasWorkflows):
     def instances(
         self, *, status: InstanceStatus | str | None = None, workflow: str | None = None, limit: int = 50
     ) -> Sequence[Instance[Any]]:
-        """List instances that have had a turn, newest first. Raises InvalidValue for a status that is none."""
+        """List instances, newest first; before them those that no worker has begun yet (`status().has_begun`).
+
+        Raises InvalidValue for a status that is none.
+        """
         return instances.listed(self, status, workflow, limit)
 
     def decisions(

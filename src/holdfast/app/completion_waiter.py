@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from holdfast.clock import SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.reasons import reason_of
 from holdfast.errors import Forbidden, HoldfastError, InvalidValue, JobNotFound
@@ -71,15 +72,23 @@ def within(app: OpensStore, timeout: float | None) -> Iterator[float | None]:
 
 
 def until(engine: Engine, look: Look[T], ends_at: float | None) -> T | None:
-    """Wait for what a look tells, blocking; None if it has told nothing by then (monotonic)."""
+    """Wait for what a look tells, blocking; None if it has told nothing by then (monotonic).
+
+    The store waits in the machine's seconds, whatever clock the engine has: a clock that a test holds still does not
+    make it wait for ever.
+    """
+    machine = SystemClock()
+    gives_up_at = None if ends_at is None else machine.monotonic() + ends_at - engine.look().monotonic
     while True:
         with engine.read() as view:
             seq, found = view.seq, look(view)
         if found != PENDING:
             return found
-        left = None if ends_at is None else ends_at - engine.look().monotonic
-        if left is not None and left <= 0:
-            return None
+        left: float | None = None
+        if ends_at is not None and gives_up_at is not None:
+            left = min(ends_at - engine.look().monotonic, gives_up_at - machine.monotonic())
+            if left <= 0:
+                return None
         engine.store.wait(seq, left)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.views.feed import published_feed
 from holdfast.errors import InvalidValue, StoreBusy
 from holdfast.model.times import moment
 from holdfast.stores.protocol import Entry
@@ -45,7 +46,7 @@ def feed(engine: Engine, after: int, *, follow: bool) -> Iterator[FeedEvent]:
 def _walk(engine: Engine, after: int, *, follow: bool) -> Iterator[FeedEvent]:
     while True:
         try:
-            for entry in engine.store.feed(after):
+            for entry in published_feed(engine.store, after):
                 # First: whoever leaves here and comes back must not get it again.
                 after = entry.seq
                 yield _told(entry)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from holdfast.clock import SystemClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import end_dead_sessions, end_lapsed
 from holdfast.errors import InvalidValue, ReservationConflict, ReservationTimeout
@@ -37,13 +38,18 @@ class Patience:
             raise InvalidValue(message, hint="None waits without limit, 0 does not wait.", field="wait")
         self.wait: float | None = seconds
         self._engine: Engine | None = None
+        #: Monotonic, by the engine's clock and by the machine's: one that a test holds still ends no patience.
         self._deadline: float | None = None
+        self._machine = SystemClock()
+        self._machine_deadline = math.inf
         self._given_up = threading.Event()
 
     def begin(self, engine: Engine) -> None:
         """Count from now on."""
         self._engine = engine
-        self._deadline = None if self.wait is None else engine.look().monotonic + self.wait
+        if self.wait is not None:
+            self._deadline = engine.look().monotonic + self.wait
+            self._machine_deadline = self._machine.monotonic() + self.wait
 
     def left(self) -> float | None:
         """Give the seconds left; None without limit."""
@@ -51,7 +57,8 @@ class Patience:
             return 0.0
         if self._deadline is None or self._engine is None:
             return self.wait
-        return max(0.0, self._deadline - self._engine.look().monotonic)
+        left = self._deadline - self._engine.look().monotonic
+        return max(0.0, min(left, self._machine_deadline - self._machine.monotonic()))
 
     def give_up(self) -> None:
         """Wait no longer. From any thread."""

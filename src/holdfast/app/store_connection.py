@@ -60,12 +60,22 @@ class OpensStore:
             return engine
         with self._lock:
             if self._engine is None or self._pid != os.getpid():
-                store = open_store(self.url, clock=self._clock, access_token=self._access_token)
-                self._engine = Engine(store, clock=self._clock)
+                engine = self._recovered()
+                # The engine before the pid: those who look without the lock must not take the parent's for their own.
+                self._engine = engine
                 self._pid = os.getpid()
-                recover(self._engine)
-                self._prepare(self._engine)
+                self._prepare(engine)
             return self._engine
+
+    def _recovered(self) -> Engine:
+        """Open the store and recover it. Nobody else gets the engine before: what it granted could be taken back."""
+        engine = Engine(open_store(self.url, clock=self._clock, access_token=self._access_token), clock=self._clock)
+        try:
+            recover(engine)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
 
     @property
     def clock(self) -> Clock:

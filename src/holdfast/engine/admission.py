@@ -81,6 +81,7 @@ def admit_own(command: AckTurn, events: Sequence[Event], blobs: Blobs) -> Admitt
         metadata=ack.metadata,
         cancelled=ack.cancelled,
         cancelled_timers=ack.cancelled_timers,
+        handled=ack.handled,
         hold_s=ack.hold_s,
         keep=ack.keep,
         cmd=ack.cmd,

@@ -16,10 +16,13 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.admission import admitted
 from holdfast.engine.commit_stats import Committed
 from holdfast.engine.guarded_clock import Reading, Timekeeper
+from holdfast.engine.hold_timer import HoldWatch
 from holdfast.engine.lease_timer import LeaseWatch
 from holdfast.engine.remote_admission import decided_elsewhere
 from holdfast.engine.turn_lock_timer import TurnWatch
@@ -34,11 +37,13 @@ from holdfast.model.outcomes import Done, Extended, Outcome, Refusal, refuse
 from holdfast.model.times import milliseconds
 from holdfast.model.workflows.commands import FetchActivity, FetchMore, FetchTurn, RenewTurn
 from holdfast.rules.access.command_scope import out_of_reach
+from holdfast.rules.clock_jump import carried_over
 from holdfast.rules.decide import decide
 from holdfast.rules.jobs.leases import IN_THE_WAY
 from holdfast.rules.random_source import Draws
 from holdfast.rules.state import Lane
 from holdfast.stores.protocol import Batch, Elsewhere, Joinable, Store, View
+from holdfast.stores.sidecar.protocol import RunLogs
 
 #: Commands one batch takes before others must wait for the next; bounds how long the first of them waits.
 BATCH = 1000
@@ -109,10 +114,15 @@ class Engine:
         self.time = Timekeeper(self._elsewhere.clock if self._elsewhere is not None else clock or SystemClock())
         self.watch = LeaseWatch()
         self.turn_watch = TurnWatch()
+        self.hold_watch = HoldWatch()
         #: The last time the wall clock jumped forward.
         self.jump: ClockJump | None = None
-        #: The wall clock was set back, and far leases have not been looked at yet.
-        self.stepped_back = False
+        #: Jumps over which the holds of this opening have not been carried yet.
+        self._jumps: deque[ClockJump] = deque()
+        #: Expiries that the clock, set back, has moved out of reach must be looked for: after a step, and first of all.
+        self.stepped_back = True
+        #: The clock was set back before this opening, while others had the store.
+        self.was_set_back = False
         #: This opening of the store; local workers put it into their leases. None where another process decides: it
         #: could not tell whether this one lives, and goes by leases alone.
         self.session_id = self.new_id() if self.is_authority else None
@@ -287,6 +297,7 @@ class Engine:
         """Decide all commands of the waiters in one batch of the store."""
         with self.store.write() as batch:
             turn = self._turn(batch)
+            jumps = self._carry_over(turn)
             try:
                 outcomes = [
                     [self._decide(turn, *asked) for asked in zip(waiter.commands, waiter.accesses, strict=False)]
@@ -300,6 +311,8 @@ class Engine:
         # Durable: from here on an interruption takes nobody's outcome away.
         for waiter, found in zip(taken, outcomes, strict=True):
             waiter.outcomes = found
+        for _ in range(jumps):
+            self._jumps.popleft()
         reach("engine.committed")
         self.watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         for job_id, token, seconds in turn.alive:
@@ -307,6 +320,7 @@ class Engine:
         self.turn_watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         for token, seconds in turn.held:
             self.turn_watch.renew(token, turn.reading.monotonic + seconds)
+        self.hold_watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         if self.told is not None:
             commands = [command for waiter in taken for command in waiter.commands]
             answers = [outcome for found in outcomes for outcome in found]
@@ -316,6 +330,19 @@ class Engine:
     def _turn(self, batch: Batch) -> _Turn:
         reading = self.look()
         return _Turn(batch, reading, Draws(reading.now, _seed()), [], [], [])
+
+    def _carry_over(self, turn: _Turn) -> int:
+        """Let the holds of this opening outlive jumps of the clock, before anything is decided; count the jumps.
+
+        Their handlers live in this process, and by its monotonic clock they have time left.
+        """
+        jumps = list(self._jumps)
+        for jump in jumps:
+            events = tuple(carried_over(turn.batch, self.session_id or "", jump))
+            if events:
+                turn.batch.add(events, turn.reading.now)
+                turn.added.extend(events)
+        return len(jumps)
 
     def _decide(self, turn: _Turn, command: Command | Refusal, access: Access | None = None) -> Outcome:
         if isinstance(command, Refusal):
@@ -378,9 +405,9 @@ class Engine:
         return job
 
     def runs(self, job_id: JobId) -> Sequence[Run]:
-        """Give a job's runs, oldest first."""
+        """Give a job's runs, oldest first, each with the file that holds its lines, where one does."""
         with self.read() as view:
-            return view.runs(job_id)
+            return tuple(located(run, self.store.logs) for run in view.runs(job_id))
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -390,11 +417,25 @@ class Engine:
         reading = self.time.read()
         if reading.jumped_from is not None:
             self.jump = ClockJump(reading.jumped_from, reading.now)
+            if self.is_authority:
+                self._jumps.append(self.jump)
         if reading.stepped_back:
             self.stepped_back = True
             # What lapses from here on at times the jump had passed over lapses on its own account.
             self.jump = None
         return reading
+
+    @property
+    def is_set_back(self) -> bool:
+        """Whether the wall clock was set back, so that only the monotonic clock can tell when some holds end."""
+        return self.was_set_back or self.time.steps["back"] > 0
+
+    def next_overdue(self) -> float | None:
+        """Return when the first hold is over by the monotonic clock alone; None while the wall clock can tell."""
+        if not self.is_set_back:
+            return None
+        watches = (self.watch, self.turn_watch, self.hold_watch)
+        return min((at for watch in watches if (at := watch.next_deadline()) is not None), default=None)
 
     def new_id(self) -> str:
         """Make a new time-ordered id."""
@@ -423,6 +464,15 @@ class Engine:
                 "the engine was made before the process forked and belongs to the parent. Nothing was done.",
                 hint="Open the store again in the child.",
             )
+
+
+def located(run: Run, logs: RunLogs) -> Run:
+    """Fill in which file holds the lines of a run, where one does.
+
+    It is looked up and not stored: the file goes with retention, and the store may be moved.
+    """
+    path = logs.path(run.run_id)
+    return run if path is None else replace(run, log_path=path)
 
 
 def _seed() -> int:

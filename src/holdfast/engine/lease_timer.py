@@ -72,3 +72,8 @@ class LeaseWatch:
         with self._lock:
             late = [job_id for job_id, (_, deadline) in self._deadlines.items() if deadline <= monotonic]
             return tuple(Overdue(job_id, self._deadlines.pop(job_id)[0]) for job_id in late)
+
+    def next_deadline(self) -> float | None:
+        """Return when the first of them is overdue, or None."""
+        with self._lock:
+            return min((deadline for _, deadline in self._deadlines.values()), default=None)

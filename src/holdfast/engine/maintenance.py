@@ -8,7 +8,7 @@ pass at the same time writes nothing. Any process may run it; none has to.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -16,14 +16,18 @@ import msgspec
 from holdfast.engine.engine import Engine
 from holdfast.engine.file_adoption import adopt
 from holdfast.engine.guarded_clock import Reading
+from holdfast.engine.hold_lengths import granted_lengths, was_set_back
 from holdfast.engine.isolated_steps import Steps
 from holdfast.engine.schedule_rounds import FireRound, fire_due
 from holdfast.errors import StoreFailed
 from holdfast.model.commands import EndSession, EndSessions, Expire, Mend, MendGroups, Prune, Retention
+from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Mended, Swept
-from holdfast.model.times import FOREVER, Timestamp, later, seconds_between
-from holdfast.model.workflows.instances import Turn
+from holdfast.model.reservations import Reservation
+from holdfast.model.times import FOREVER, Timestamp, later
+from holdfast.model.workflows.instances import Affinity, Turn
+from holdfast.rules.far_expiries import far_expiries
 from holdfast.rules.jobs.retention import FEED_S, LOGS_S, has_old
 from holdfast.rules.reservations.commands import local_holders
 from holdfast.rules.state import Lane
@@ -101,7 +105,8 @@ def _end_sessions(engine: Engine) -> int:
     """End what earlier openings held, where the lock of this one proves them gone."""
     if engine.store.promises.many_processes or engine.session_id is None:
         return 0
-    return _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT))
+    unbegun = _unbegun(engine, sorted(_foreign_sessions(engine)))
+    return _all(engine, EndSessions(session_id=engine.session_id, limit=LIMIT, unbegun=unbegun))
 
 
 def _mend_groups(engine: Engine) -> int:
@@ -134,11 +139,32 @@ def mend(engine: Engine, *, chains: bool = False) -> Mended:
 
 def end_dead_sessions(engine: Engine) -> int:
     """End what processes of this machine hold that have died, without waiting for it to lapse."""
+    foreign = _foreign_sessions(engine)
+    gone = engine.store.sessions.gone(foreign) if foreign else ()
+    return sum(
+        _all(engine, EndSession(session_id=session, limit=LIMIT, unbegun=_unbegun(engine, [session])))
+        for session in sorted(gone)
+    )
+
+
+def _foreign_sessions(engine: Engine) -> set[str]:
+    """Give the other openings that hold something."""
     with engine.read() as view:
         held = chain(local_holders(view), view.local_turns())
-        foreign = {holder.session_id for holder in held} - {engine.session_id, None}
-    gone = engine.store.sessions.gone({session for session in foreign if session is not None}) if foreign else ()
-    return sum(_all(engine, EndSession(session_id=session, limit=LIMIT)) for session in sorted(gone))
+        return {holder.session_id for holder in held if holder.session_id not in (engine.session_id, None)}
+
+
+def _unbegun(engine: Engine, sessions: Sequence[str]) -> tuple[Token, ...]:
+    """Give the leases and locks of dead openings whose work had certainly not begun."""
+    held: dict[str | None, list[tuple[str | None, Token]]] = {session: [] for session in sessions}
+    with engine.read() as view:
+        for job in view.local_leases():
+            if job.session_id in held and job.token is not None:
+                held[job.session_id].append((job.worker_id, job.token))
+        for turn in view.local_turns():
+            if turn.session_id in held and turn.token is not None:
+                held[turn.session_id].append((None, turn.token))
+    return tuple(token for session in sessions for token in engine.store.sessions.unbegun(session, held[session]))
 
 
 def tick(engine: Engine, retention: Retention | None = None, *, fires: bool = True) -> Report:
@@ -180,50 +206,83 @@ def next_of(view: View, lanes: Iterable[Lane]) -> Timestamp | None:
 def end_lapsed(engine: Engine) -> int:
     """End what time has ended, and nothing else; give how much that was."""
     reading = engine.look()
-    if engine.stepped_back:
+    if engine.stepped_back and engine.is_authority:
+        _time_far_holds(engine, reading)
         engine.stepped_back = False
-        _watch_far_leases(engine, reading)
-    # While the wall clock only went forward, it is the better judge: it knows of extensions by other processes.
-    leases, turns = engine.watch.overdue(reading.monotonic), engine.turn_watch.overdue(reading.monotonic)
-    if not engine.time.steps["back"]:
-        leases, turns = (), ()
+    overdue = _Overdue(engine, reading)
     with engine.read() as view:
         wake = next_of(view, LAPSING)
-    if not leases and not turns and (wake is None or wake > reading.now):
+    orders = [*overdue.orders()]
+    if not orders and (wake is None or wake > reading.now):
         return 0
-    orders = [Expire(limit=LIMIT, jump=engine.jump, overdue=leases[at : at + LIMIT]) for at in _slices(leases)]
-    orders += [Expire(limit=LIMIT, jump=engine.jump, overdue_turns=turns[at : at + LIMIT]) for at in _slices(turns)]
     try:
         return sum(_all(engine, order) for order in orders or [Expire(limit=LIMIT, jump=engine.jump)])
     except BaseException:
-        for lease in leases:  # the next round looks after them: a busy store must not make them immortal
-            engine.watch.limit(lease.job_id, lease.token, reading.monotonic)
-        for token in turns:
-            engine.turn_watch.limit(token, reading.monotonic)
+        overdue.watch_again()  # the next round looks after them: a busy store must not make them immortal
         raise
+
+
+class _Overdue:
+    """What is over by the monotonic clock, although the wall clock, set back, has not reached its expiry."""
+
+    def __init__(self, engine: Engine, reading: Reading) -> None:
+        self._engine = engine
+        self._monotonic = reading.monotonic
+        self.leases = engine.watch.overdue(reading.monotonic)
+        self.turns = engine.turn_watch.overdue(reading.monotonic)
+        holds = engine.hold_watch.overdue(reading.monotonic)
+        self.reservations, self.sessions = holds[Reservation], holds[Affinity]
+        if not engine.is_set_back:
+            # While the wall clock only went forward, it is the better judge: it knows of extensions by other processes.
+            self.leases, self.turns, self.reservations, self.sessions = (), (), (), ()
+
+    def orders(self) -> Iterator[Expire]:
+        """Walk the commands that end them, each of a bounded size."""
+        jump = self._engine.jump
+        for at in _slices(self.leases):
+            yield Expire(limit=LIMIT, jump=jump, overdue=self.leases[at : at + LIMIT])
+        for at in _slices(self.turns):
+            yield Expire(limit=LIMIT, jump=jump, overdue_turns=self.turns[at : at + LIMIT])
+        for at in _slices(self.reservations):
+            yield Expire(limit=LIMIT, jump=jump, overdue_reservations=self.reservations[at : at + LIMIT])
+        for at in _slices(self.sessions):
+            yield Expire(limit=LIMIT, jump=jump, overdue_sessions=self.sessions[at : at + LIMIT])
+
+    def watch_again(self) -> None:
+        """Have the next round find the same."""
+        engine, now = self._engine, self._monotonic
+        for lease in self.leases:
+            engine.watch.limit(lease.job_id, lease.token, now)
+        for token in self.turns:
+            engine.turn_watch.limit(token, now)
+        for kind, holds in ((Reservation, self.reservations), (Affinity, self.sessions)):
+            for hold in holds:
+                engine.hold_watch.limit((kind, hold.id), hold.until, 0.0, now)
 
 
 def _slices(found: Sequence[object]) -> range:
     return range(0, len(found), LIMIT)
 
 
-def _watch_far_leases(engine: Engine, reading: Reading) -> None:
-    """Time leases and locks whose expiry the clock, set back, has moved out of reach."""
+def _time_far_holds(engine: Engine, reading: Reading) -> None:
+    """Time from now on, by the monotonic clock, what has an expiry that the clock, set back, has moved out of reach."""
+    if not was_set_back(engine.store, reading.now):
+        return
+    engine.was_set_back = True
+    lengths = granted_lengths(engine.store)
     with engine.read() as view:
-        for job in view.due(Lane.LEASE, FOREVER):
-            assert isinstance(job, Job)
-            assert job.token is not None
-            assert job.lease_expires_at is not None
-            if job.lease_expires_at > later(reading.now, job.lease_s):
-                engine.watch.limit(job.job_id, job.token, reading.monotonic + job.lease_s)
-        for turn in view.due(Lane.TURN, FOREVER):
-            assert isinstance(turn, Turn)
-            if turn.token is None or turn.locked_until is None or turn.locked_at is None:
+        for hold in far_expiries(view, reading.now, lengths):
+            # Another process times its own, and hears of their renewals; if it dies, its session ends.
+            if hold.session_id not in (None, engine.session_id):
                 continue
-            # Of one that was extended: as long as it was held so far, and would have been.
-            own = seconds_between(turn.locked_at, turn.locked_until)
-            if turn.locked_until > later(reading.now, own):
-                engine.turn_watch.limit(turn.token, reading.monotonic + own)
+            kind, name = hold.key
+            if kind is Job and hold.token is not None:
+                engine.watch.limit(JobId(name), hold.token, reading.monotonic + hold.length_s)
+            elif kind is Turn and hold.token is not None:
+                deadline = reading.monotonic + hold.length_s
+                engine.turn_watch.limit(hold.token, deadline, hold.until, hold.length_s)
+            else:
+                engine.hold_watch.limit(hold.key, hold.until, hold.length_s, reading.monotonic)
 
 
 def _prune(engine: Engine, kept: Retention) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from holdfast.model import events as ev
 from holdfast.model.ids import Token
@@ -18,16 +19,24 @@ from holdfast.model.times import Timestamp, seconds_between
 _WATCHED = frozenset((ev.TurnLocked, ev.TurnExtended, ev.TurnCommitted, ev.TurnAbandoned, ev.TurnExpired))
 
 
+class _Timed(NamedTuple):
+    #: The expiry it has; None if that is not known.
+    until: Timestamp | None
+    #: Seconds it was granted for, and when they have passed (monotonic).
+    length_s: float
+    deadline: float
+
+
 class TurnWatch:
     """Monotonic deadlines of the locks seen by this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._deadlines: dict[Token, float] = {}
+        self._timed: dict[Token, _Timed] = {}
 
     def note(self, events: Iterable[ev.Event], now: Timestamp, monotonic: float) -> None:
         """Learn from committed events which locks live, and for how long."""
-        deadlines: dict[Timestamp, float] = {}
+        lengths: dict[Timestamp, float] = {}
         with self._lock:
             for event in events:
                 if type(event) not in _WATCHED:
@@ -45,28 +54,38 @@ class TurnWatch:
                     case _:
                         continue
                 if until is None:
-                    self._deadlines.pop(token, None)
+                    self._timed.pop(token, None)
                     continue
-                deadline = deadlines.get(until)
-                if deadline is None:
-                    deadline = deadlines[until] = monotonic + seconds_between(now, until)
-                self._deadlines[token] = deadline
+                known = self._timed.get(token)
+                if known is not None and known.until == until:
+                    # Kept with the expiry it had, which the clock, set back, may have moved out of reach.
+                    length_s = known.length_s
+                else:
+                    found = lengths.get(until)
+                    length_s = lengths[until] = seconds_between(now, until) if found is None else found
+                self._timed[token] = _Timed(until, length_s, monotonic + length_s)
 
-    def limit(self, token: Token, deadline: float) -> None:
+    def limit(self, token: Token, deadline: float, until: Timestamp | None = None, length_s: float = 0.0) -> None:
         """Time a lock of unknown start from now on, unless it is timed already."""
         with self._lock:
-            self._deadlines.setdefault(token, deadline)
+            self._timed.setdefault(token, _Timed(until, length_s, deadline))
 
     def renew(self, token: Token, deadline: float) -> None:
         """Give a lock that is watched more time: its holder has shown that it is alive."""
         with self._lock:
-            if token in self._deadlines:
-                self._deadlines[token] = max(self._deadlines[token], deadline)
+            known = self._timed.get(token)
+            if known is not None:
+                self._timed[token] = known._replace(deadline=max(known.deadline, deadline))
 
     def overdue(self, monotonic: float) -> tuple[Token, ...]:
         """Give the locks whose seconds have passed, and stop watching them."""
         with self._lock:
-            late = [token for token, deadline in self._deadlines.items() if deadline <= monotonic]
+            late = [token for token, timed in self._timed.items() if timed.deadline <= monotonic]
             for token in late:
-                del self._deadlines[token]
+                del self._timed[token]
         return tuple(late)
+
+    def next_deadline(self) -> float | None:
+        """Return when the first of them is overdue, or None."""
+        with self._lock:
+            return min((timed.deadline for timed in self._timed.values()), default=None)

@@ -55,6 +55,7 @@ from holdfast.model.workflows.work_items import (
     goes_to,
     start_digest,
 )
+from holdfast.rules.field_checks import shown
 from holdfast.stores.sidecar.protocol import Blobs
 
 replace = msgspec.structs.replace
@@ -142,15 +143,13 @@ def _read(decoder: msgspec.json.Decoder[Any], text: bytes | msgspec.Raw, field: 
         raise InvalidValue(f"invalid {field}: {problem}", field=field) from None
 
 
-def _in_range(struct: msgspec.Struct, field: str) -> None:
+def _in_range(struct: msgspec.Struct) -> None:
     """Refuse numbers that a column could not hold."""
     for name in _numbers(type(struct)):
         number = getattr(struct, name)
-        if number is None or 0 <= number < 1 << 63:
-            continue
-        if not -(1 << 63) <= number < 1 << 63:
-            raise InvalidValue(f"invalid {field}: {name} exceeds 64 bits", field=name)
-        raise InvalidValue(f"invalid {field}: {name} must not be negative, is {number}", field=name)
+        if number is not None and not 0 <= number < 1 << 63:
+            complaint = f"invalid {name}: must be between 0 and 2**63 - 1, is {shown(number)}"
+            raise InvalidValue(complaint, field=name)
 
 
 @lru_cache
@@ -167,7 +166,7 @@ def kept(text: bytes, blobs: Blobs) -> msgspec.Raw:
 
 def _item(text: msgspec.Raw, field: str) -> WorkItem:
     item: WorkItem = _read(_items, text, field)
-    _in_range(item, field)
+    _in_range(item)
     return item
 
 
@@ -369,7 +368,7 @@ def _written(event: Event) -> bytes:
 def _told(events: Sequence[Event], texts: Sequence[bytes], blobs: Blobs) -> Delta:
     """Say what the rules must know of events, whose texts these are."""
     for event in events:
-        _in_range(event, "history_delta")
+        _in_range(event)
     # Ids that are no ids are refused by the rules, before anything is put beside the records.
     rows = tuple(
         [NewEvent(event_id=event.event_id, event=kept(text, blobs)) for event, text in zip(events, texts, strict=True)]

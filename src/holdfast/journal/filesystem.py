@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, Self
 
 from holdfast.journal.open_dirs import DIRECTORY, OpenDirs, split
 
@@ -48,6 +48,8 @@ class Stat(NamedTuple):
     #: With `device`, tells whether this is still the file or directory that was opened.
     inode: int
     device: int = 0
+    #: When bytes, name or mode last changed. Nobody can set it, unlike `mtime_ns`; 0 where it is not known.
+    ctime_ns: int = 0
 
 
 class Handle:
@@ -221,7 +223,19 @@ class OsFS:
         if create:
             _make_root(self.root)
         self._dirs = OpenDirs(os.open(self.root, DIRECTORY))
-        weakref.finalize(self, self._dirs.close)
+        weakref.finalize(self, self._dirs.close_unused).atexit = False
+
+    def __enter__(self) -> Self:
+        """Give itself, to be closed when the block is left."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close all directories."""
+        self.close_dirs()
+
+    def close_dirs(self) -> None:
+        """Close all directories. Every later call fails with ClosedDirs, but those that only need an open file."""
+        self._dirs.close()
 
     def open(self, path: str, mode: Mode) -> Handle:
         """Open a regular file."""
@@ -310,7 +324,9 @@ class OsFS:
                 found = os.lstat(self.root)
         except FileNotFoundError:
             return None
-        return Stat(_kind(found.st_mode), found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
+        return Stat(
+            _kind(found.st_mode), found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev, found.st_ctime_ns
+        )
 
     def mkdir(self, path: str) -> None:
         """Make a directory."""
@@ -334,31 +350,34 @@ class OsFS:
             # Not truncated: until the lock is ours, its bytes are the holder's.
             with self._dirs.at(folder) as above:
                 fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, _FILE_MODE, dir_fd=above)
+            lock = OsLock(fd)  # from here on it alone closes the descriptor
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock.take(path)
                 now = self.stat(path)
                 if now is not None and now.inode == os.fstat(fd).st_ino:
                     os.fchmod(fd, _FILE_MODE)
-                    lock = OsLock(fd)
                     lock.rewrite(holder)
                     return lock
-            except BlockingIOError:
-                written = os.pread(fd, 65536, 0)
-                os.close(fd)
-                raise LockHeld(path, written) from None
             except BaseException:
-                os.close(fd)
+                lock.release()
                 raise
-            os.close(fd)  # the file was replaced while we waited for it: a lock on the old one excludes nobody
+            lock.release()  # the file was replaced while we waited for it: a lock on the old one excludes nobody
 
 
 class OsLock:
     """A `flock`, which belongs to the open file: it ends when the last descriptor of it is closed, crash included."""
 
     def __init__(self, fd: int) -> None:
-        """Keep the descriptor of a file that is already locked."""
+        """Own a descriptor: nothing else may close it."""
         self._fd = fd
         _locks.add(self)
+
+    def take(self, path: str) -> None:
+        """Lock the file without waiting. Raises LockHeld."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockHeld(path, os.pread(self._fd, 65536, 0)) from None
 
     def rewrite(self, holder: bytes) -> None:
         """Replace the holder's bytes in place; a reader may see the old, the new or, for an instant, a mixture."""

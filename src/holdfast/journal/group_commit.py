@@ -20,6 +20,7 @@ from threading import Event, Lock, Thread
 from holdfast.clock import Clock
 from holdfast.errors import StoreClosed, StoreError, StoreFailed, StoreFull
 from holdfast.failpoints import reach
+from holdfast.journal.fs_errors import lacking
 from holdfast.journal.log_tail import SyncFailed, Tail
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.records import bodies, tails
@@ -61,6 +62,8 @@ class GroupCommit:
         self._last_ts = last_ts
         self._failure: Callable[[], StoreError] | None = None
         self._closing = self._closed = self._full = False
+        #: What the last write lacked, while it is full, and what to do.
+        self.lacking = ("", "")
         #: Attempts on a full disk since the last success.
         self._retries = 0
         self._flusher: Thread | None = None
@@ -253,19 +256,21 @@ class GroupCommit:
         """After a failed write: wait for space if that is all that lacks, else fail."""
         if not self._cut_back_or_fail():
             return
+        what, hint = lacking(error)
         if error.errno not in _NO_SPACE:
             self._fail(f"Writing the log failed: {error}. The batch was removed again.", error)
         elif self._retries >= self._options.full_retries:
-            self._fail(f"The disk stayed full: {error}. Nothing that waited was written.", error, StoreFull)
+            stayed = what.replace("is full", "stayed full")
+            self._fail(f"{stayed}: {error}. Nothing that waited was written.", error, StoreFull)
         else:
             with self._lock:
                 self._retries += 1
                 if not self._full:
-                    self._full = True
+                    self._full, self.lacking = True, (what, hint)
                     log.warning("journal.full", extra={"error": str(error), "buffered": self.appended - self.durable})
                 has_flusher = self._arm()
             if not has_flusher:
-                self._fail(f"The disk is full: {error}. Nobody is there to wait for space.", error, StoreFull)
+                self._fail(f"{what}: {error}. Nobody is there to wait for space.", error, StoreFull)
 
     def _fail(self, message: str, cause: BaseException, kind: type[StoreError] = StoreFailed) -> None:
         """End the journal: everybody who waits, and every later call, is told."""
@@ -282,9 +287,8 @@ class GroupCommit:
         if self._failure is not None:
             return self._failure()
         if self._full and not self._closed:
-            return StoreFull(
-                "The disk is full; nothing was stored.", hint="Free some space: writing goes on by itself."
-            )
+            what, hint = self.lacking
+            return StoreFull(f"{what}; nothing was stored.", hint=hint)
         return StoreClosed("The journal is closed; nothing was stored.", hint="Open it again.")
 
     def check_open(self) -> None:

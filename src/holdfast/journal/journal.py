@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from holdfast.journal.fs_errors import telling
 from holdfast.journal.group_commit import GroupCommit
 from holdfast.journal.inspection import Survey, damaged, survey
 from holdfast.journal.log_tail import Tail
+from holdfast.journal.open_dirs import ClosedDirs
 from holdfast.journal.opening import open_log, take_lock
 from holdfast.journal.options import JournalOptions
 from holdfast.journal.reader import Reader
@@ -68,9 +69,13 @@ class Journal:
         self._options = options
         self._found = found
         self._lock = lock
+        #: What goes with the journal: the lock, and the files if they were opened for it.
+        self._owned = ExitStack()
         self._segments = Segments(found.segments)
         self._ending = Lock()
         self._closed = False
+        #: Bytes of each segment when the journal was closed.
+        self._sizes: list[int] = []
         #: Nothing has to be said at closing while the log still ends with the last closing.
         self._opened_at = found.end.seq - 1 if found.closed else -1
         self._tail: Tail | None = None
@@ -125,20 +130,20 @@ class Journal:
         NoPath, MigrationFailed; and NotFound if there is nothing to read.
         """
         root, options, clock = str(path), options or JournalOptions(), clock or SystemClock()
-        with telling(root, "opening"):
-            fs = fs or _files(root, options, create=not readonly)
+        with telling(root, "opening"), ExitStack() as owned:
+            if fs is None:
+                fs = owned.enter_context(_files(root, options, create=not readonly))
             if readonly:
-                return cls(root, fs, clock=clock, options=options, found=_look(fs, options, root))
-            began = clock.monotonic()
-            lock, holder = take_lock(fs, options, clock, root)
-            try:
+                journal = cls(root, fs, clock=clock, options=options, found=_look(fs, options, root))
+            else:
+                began = clock.monotonic()
+                lock, holder = take_lock(fs, options, clock, root)
+                owned.callback(lock.release)
                 found = open_log(fs, options, clock, root)
                 journal = cls(root, fs, clock=clock, options=options, found=found, lock=lock)
-            except BaseException:
-                lock.release()
-                raise
-            journal._holder = holder
-            journal._counters.replay_seconds = clock.monotonic() - began
+                journal._holder = holder
+                journal._counters.replay_seconds = clock.monotonic() - began
+            journal._owned = owned.pop_all()
             return journal
 
     def close(self) -> None:
@@ -155,8 +160,9 @@ class Journal:
                     self._commit.stop()
                     with suppress(OSError):  # everything acknowledged was synced; closing adds nothing to it
                         self._tail.close()
-                if self._lock is not None:
-                    self._lock.release()
+                with suppress(OSError):  # for the figures alone
+                    self._sizes = self._segment_sizes()
+                self._owned.close()
 
     def _say_goodbye(self, commit: GroupCommit) -> None:
         if self._checkpoints is not None:
@@ -240,6 +246,11 @@ class Journal:
         return self._fs
 
     @property
+    def lacking(self) -> tuple[str, str]:
+        """While it is full: what the last write lacked, and what to do."""
+        return ("", "") if self._commit is None else self._commit.lacking
+
+    @property
     def id(self) -> str:
         """32 hex digits that name this journal."""
         return self._found.identity.id
@@ -308,7 +319,10 @@ class Journal:
         Raises NotFound if there is none.
         """
         options = options or JournalOptions()
-        return check(fs or _files(str(path), options, create=False), str(path), options)
+        if fs is not None:
+            return check(fs, str(path), options)
+        with _files(str(path), options, create=False) as files:
+            return check(files, str(path), options)
 
     @staticmethod
     def plan_repair(
@@ -331,11 +345,14 @@ class Journal:
 
     def stats(self) -> JournalStats:
         """Give the journal's figures at this moment."""
-        sizes = [self._fs.stat(segment.path) for segment in self._segments.all]
+        try:
+            sizes = self._segment_sizes()
+        except ClosedDirs:
+            sizes = self._sizes
         commit = self._commit
         return report(
             self._counters,
-            log_bytes=sum(found.size for found in sizes if found is not None),
+            log_bytes=sum(sizes),
             segments=len(sizes),
             first_seq=self.first_seq,
             appended_seq=self.durable_seq if commit is None else commit.appended,
@@ -345,6 +362,10 @@ class Journal:
         )
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _segment_sizes(self) -> list[int]:
+        sizes = [self._fs.stat(segment.path) for segment in self._segments.all]
+        return [0 if found is None else found.size for found in sizes]
 
     def _end(self) -> Mark:
         """Give the place after the last durable record."""

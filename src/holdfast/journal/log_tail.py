@@ -33,8 +33,9 @@ class Tail:
         self._monotonic = monotonic
         self.end = end
         self.counters = Counters()
-        self._handle = fs.open(segments.last.path, "append")
+        # Before the file is opened: whoever fails here has nothing to close.
         self._root = fs.stat("")
+        self._handle = fs.open(segments.last.path, "append")
         #: Bytes were cut off and the cut is not synced: a power cut may bring them back.
         self._ragged = False
 
@@ -78,7 +79,11 @@ class Tail:
         except FileExistsError:
             # An interrupted roll made it; nothing but this journal, alone under its lock, could have.
             handle = self._fs.open(segment.path, "append")
-            self._fs.truncate(handle, 0)
+            try:
+                self._fs.truncate(handle, 0)
+            except OSError:
+                self._fs.close(handle)
+                raise
         try:
             # The name first: a batch synced into a file that has no durable name is lost with it.
             self._fs.sync_dir(FOLDER)

@@ -18,6 +18,10 @@ DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 KEPT: Final = 128
 
 
+class ClosedDirs(OSError):
+    """The directories were closed; nothing is reached through them any more."""
+
+
 class OpenDir:
     """A directory while somebody uses it: a context that gives its descriptor."""
 
@@ -48,14 +52,16 @@ class OpenDirs:
         self._kept = kept
         self._root = OpenDir(self, root)
         self._open: OrderedDict[str, OpenDir] = OrderedDict()
+        self._closed = False
 
     def __len__(self) -> int:
         """Count what is open, the root included."""
         return len(self._open) + 1
 
     def at(self, path: str) -> OpenDir:
-        """Give a directory to be used in a `with`. Raises OSError."""
+        """Give a directory to be used in a `with`. Raises OSError, ClosedDirs once they were closed."""
         with self._mutex:
+            self._demand_open(path)
             known = self._open.get(path) if path else self._root
             if known is not None:
                 known.users += 1
@@ -66,6 +72,9 @@ class OpenDirs:
         with self.at(folder) as above:
             fd = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
         with self._mutex:
+            if self._closed:
+                os.close(fd)
+            self._demand_open(path)
             known = self._open.get(path)
             if known is None:
                 known = self._open[path] = OpenDir(self, fd)
@@ -101,12 +110,27 @@ class OpenDirs:
                     os.close(found.fd)
 
     def close(self) -> None:
-        """Close them all."""
-        while self._open:
-            os.close(self._open.popitem()[1].fd)
-        if not self._root.gone:
-            self._root.gone = True
-            os.close(self._root.fd)
+        """Close them all; one that is in use is closed by its last user. A second call does nothing."""
+        with self._mutex:
+            self.close_unused()
+
+    def close_unused(self) -> None:
+        """Close them all when nobody else can use them any more.
+
+        No lock is taken: in a forked child a thread that does not exist there may hold it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for known in (*self._open.values(), self._root):
+            known.gone = True
+            if not known.users:
+                os.close(known.fd)
+        self._open.clear()
+
+    def _demand_open(self, path: str) -> None:
+        if self._closed:
+            raise ClosedDirs(errno.EBADF, "the files were closed", path)
 
 
 def split(path: str) -> tuple[str, str]:

@@ -30,6 +30,8 @@ from holdfast.journal.snapshots import BadSnapshot, Header
 
 #: How often files are listed anew that vanish while they are read; a writer removes some at most once in a checkpoint.
 LOOKS = 3
+#: With which every refusal to open ends; a plan does not say so of itself.
+UNCHANGED = " Nothing was changed."
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -177,19 +179,21 @@ class Plan:
         """The plan in words."""
         if self.error is None:
             return [f"{self.root}: nothing to repair."]
-        told = [str(self.error.message)]
+        return [str(self.error.message).removesuffix(UNCHANGED), *self._effects("would be lost")]
+
+    def _effects(self, lost: str) -> list[str]:
+        """Say what is kept and what is lost."""
+        told = []
         if self.restart is not None:
             told.append(f"The log is given up; the state begins with the snapshot at record {self.restart.seq}.")
         elif self.end is not None:
             told.append(f"Records up to {self.end.seq - 1} are kept.")
         if self.count:
             kinds = ", ".join(f"{kind} ({number})" for kind, number in sorted(self.types.items()))
-            told.append(
-                f"{self.count} readable records, {self.first_lost} to {self.last_lost}, would be lost: {kinds}."
-            )
+            told.append(f"{self.count} readable records, {self.first_lost} to {self.last_lost}, {lost}: {kinds}.")
         else:
-            told.append("No readable record would be lost.")
-        return [*told, "The removed bytes stay in log.bak."]
+            told.append(f"No readable record {lost.replace('were', 'was')}.")
+        return [*told, "The removed bytes stay in log.bak."] if self.removed else told
 
     def apply(self, clock: Clock | None = None) -> list[str]:
         """Do it, under the lock; gives what was done, in words."""
@@ -203,7 +207,7 @@ class Plan:
                 if (now.end, now.restart, now.last_lost) != (self.end, self.restart, self.last_lost):
                     raise JournalDamaged(
                         f"{self.root} changed since the repair was planned. Nothing was changed.",
-                        hint="Plan it again.",
+                        hint=f"Run `holdfast store repair wal:{self.root}` again to see the new plan.",
                     )
                 return now._cut(clock)  # noqa: SLF001 - its own class
             finally:
@@ -239,7 +243,7 @@ class Plan:
                 fs.unlink(segment.path)
         fs.sync_dir(segments.FOLDER)
         remove_drafts(fs)
-        return [f"{self.root}: repaired; the next record is {found.end.seq}."]
+        return [f"{self.root}: repaired; the next record is {found.end.seq}.", *self._effects("were lost")]
 
 
 def plan(fs: FS, root: str, options: JournalOptions, *, accept_snapshot: bool = False) -> Plan:
@@ -281,7 +285,12 @@ def _decide(made: Plan, error: StoreError, base: Header | None, listed: list[Seg
         if made.end is not None and made.end.seq > covered and (not covered or made.kept[-1].first > covered):
             return
     if base is None:
-        raise error
+        # Of the same class, but with another next step: it is the repair that says so.
+        raise type(error)(
+            f"{error.message} No part of the log can be kept, and no snapshot can be read.",
+            hint="Restore the store from a copy; the directory stays as it is.",
+            **error.facts,
+        ) from error
     if not made.accept_snapshot:
         raise LogMissing(
             f"{error.message} No valid part of the log reaches the snapshot at record {covered}.",

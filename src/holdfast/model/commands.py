@@ -79,6 +79,10 @@ class Lease(Order, frozen=True, kw_only=True, tag="lease"):
     lease_s: float | None = None
     namespace: str = ""
     session_id: str | None = None
+    #: How much the worker holds already, jobs and turns. None: it does not say.
+    holds: int | None = None
+    #: Some of that was lost once, and has run for a moment only.
+    on_trial: bool = False
 
 
 class Extend(Order, frozen=True, kw_only=True, tag="extend"):
@@ -477,6 +481,15 @@ class Overdue(msgspec.Struct, frozen=True):
     token: Token
 
 
+class OverdueHold(msgspec.Struct, frozen=True):
+    """A reservation, or the hold of a worker on a session, that ran out by that clock."""
+
+    #: The reservation or the session.
+    id: str
+    #: Its expiry when it ran out. One that was renewed since then stays.
+    until: Timestamp
+
+
 class ClockJump(msgspec.Struct, frozen=True):
     """A step of the wall clock forward: after a suspend, or a correction."""
 
@@ -490,9 +503,12 @@ class Expire(Order, frozen=True, kw_only=True, tag="expire"):
     limit: int = 500
     #: Leases that lapsed while the clock jumped are not held against their jobs.
     jump: ClockJump | None = None
-    #: Leases, and locks of instances, to end although the wall clock, set back, has not reached their expiry.
+    #: Leases, locks of instances, reservations and holds on sessions to end although the wall clock, set back, has not
+    #: reached their expiry.
     overdue: tuple[Overdue, ...] = ()
     overdue_turns: tuple[Token, ...] = ()
+    overdue_reservations: tuple[OverdueHold, ...] = ()
+    overdue_sessions: tuple[OverdueHold, ...] = ()
 
 
 class EndSessions(Order, frozen=True, kw_only=True, tag="end_sessions"):
@@ -504,6 +520,8 @@ class EndSessions(Order, frozen=True, kw_only=True, tag="end_sessions"):
     #: The present opening, whose leases and reservations stay.
     session_id: str
     limit: int = 500
+    #: Leases and locks of which it is known that their work had not begun.
+    unbegun: tuple[Token, ...] = ()
 
 
 class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
@@ -511,6 +529,8 @@ class EndSession(Order, frozen=True, kw_only=True, tag="end_session"):
 
     session_id: str
     limit: int = 500
+    #: Leases and locks of which it is known that their work had not begun.
+    unbegun: tuple[Token, ...] = ()
 
 
 class Mend(Order, frozen=True, kw_only=True, tag="mend"):

@@ -36,8 +36,10 @@ class ErrorDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     type_name: str | None = None
     #: The classes above it, nearest first, by the same names.
     type_bases: tuple[str, ...] = ()
-    #: JSON text: the list of the exception's arguments, if all of them are JSON.
+    #: JSON text: the list of the exception's arguments; one that is not JSON stands there as the text of its repr.
     args: str | None = None
+    #: The exception as Python shows it, if some of its arguments are not JSON.
+    repr: str | None = None
     traceback: str | None = None
     #: What was being done, and to what.
     operation: str | None = None
@@ -58,4 +60,5 @@ DEAD = "Dead"
 EXISTS = "AlreadyExists"
 INPUT = "Input"
 NONDETERMINISM = "Nondeterminism"
+CODE_ERROR = "CodeError"
 CORRUPT = "HistoryCorrupt"

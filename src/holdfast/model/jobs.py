@@ -215,8 +215,9 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error_kind: str | None = None
     details: msgspec.Raw = NULL
     #: One word: snoozed, released, gave_up, cancelled, buried, expired, overlap, group, timeout, restart, deadline,
-    #: clock_jump.
+    #: clock_jump, not_begun.
     reason: str | None = None
+    #: The file that holds its lines. Never stored: filled in when it is looked at, where a file of this machine does.
     log_path: str | None = None
     artifacts: msgspec.Raw = NULL
     progress: msgspec.Raw = NULL

@@ -7,7 +7,7 @@ same is asked for twice: so its members stand in the order of their own JSON.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -44,10 +44,21 @@ def _ordered(value: Any, plain: Any) -> Any:
     return members if isinstance(plain, list) else tuple(members)
 
 
+def members_of(value: Any) -> Iterator[tuple[object, Any]]:
+    """Walk what a value contains, each by its name, key or index; nothing for a set, whose members have no place."""
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        yield from enumerate(value)
+    else:
+        for field, name in _fields(value):
+            yield name, getattr(value, field)
+
+
 def _fields(value: Any) -> Iterable[tuple[str, str]]:
     """Give the fields of an object, and the names they have in its plain form."""
     if isinstance(value, msgspec.Struct):
         return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ((field.name, field.name) for field in dataclasses.fields(value))
     return ((field.name, field.name) for field in getattr(value, "__attrs_attrs__", ()))

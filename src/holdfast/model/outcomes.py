@@ -35,7 +35,7 @@ class Enqueued(Answer, frozen=True, kw_only=True, tag="enqueued"):
     jobs: tuple[Submitted, ...]
 
 
-class Grant(msgspec.Struct, frozen=True):
+class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     """A worker's right to finish one job."""
 
     job: Job
@@ -43,12 +43,18 @@ class Grant(msgspec.Struct, frozen=True):
     token: Token
     #: Seconds left; worker clocks decide nothing.
     lease_s: float
+    #: How many leases in a row were lost before this one.
+    lost: int = 0
 
 
 class Leased(Answer, frozen=True, kw_only=True, tag="leased"):
     """The jobs that were granted, maybe none."""
 
     grants: tuple[Grant, ...] = ()
+    #: Jobs were left out because of what the worker holds, which were lost with other workers.
+    held_back: bool = False
+    #: One of them must run alone and waits until this worker holds nothing; nothing behind it was granted.
+    alone_next: JobId | None = None
 
 
 class Extended(Answer, frozen=True, kw_only=True, tag="extended"):
@@ -200,6 +206,10 @@ class Fetched(Answer, frozen=True, kw_only=True, tag="fetched"):
     turn: LockedTurn | None = None
     #: What was locked beside it, if more was asked for.
     others: tuple[LockedTurn, ...] = ()
+    #: Instances were left out because of what the worker holds, which were lost with other workers.
+    held_back: bool = False
+    #: One of them must run alone and waits until this worker holds nothing; nothing behind it was locked.
+    alone_next: str | None = None
 
 
 class Brought(Answer, frozen=True, kw_only=True, tag="brought"):

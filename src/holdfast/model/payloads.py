@@ -1,7 +1,7 @@
 """Payloads: JSON that every store can keep and give back unchanged. The one validator before every store.
 
-Accepted is JSON text that means the same to every reader: no duplicate names, no NaN or infinity, integers of 64 bits,
-no lone surrogates, at most 64 levels. Kept is its compact form. Types are the application's affair.
+Accepted is JSON text that means the same to every reader: no duplicate names, no NaN or infinity, integers from -2**63
+to 2**63 - 1, no lone surrogates, at most 64 levels. Kept is its compact form. Types are the application's affair.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ MAX_STANDING = 16 << 10
 MAX_LAID_OVER = 32 << 10
 #: Levels of nesting.
 MAX_DEPTH = 64
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+#: Characters of a path inside a value, in a message.
+MAX_PATH = 300
 #: Bytes of an error text; longer ones lose their middle.
 MAX_ERROR = 16 * 1024
 
@@ -50,27 +53,57 @@ _BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 def pack(value: Any, field: str = "params", limit: int = MAX_BYTES, around: int = 0) -> msgspec.Raw:
     """Encode plain Python values (dict, list, str, int, float, bool, None) as a payload.
 
-    `around` is the number of levels that may lie around a payload of full depth.
+    `around` is the number of levels that may lie around a payload of full depth; -1: it is kept one level down itself.
 
-    Raises InvalidValue for anything JSON cannot give back as it was, PayloadTooLarge beyond `limit` bytes.
+    Raises InvalidValue for anything JSON cannot give back as it was, naming `field` and the path inside the value;
+    PayloadTooLarge beyond `limit` bytes.
     """
-    _walk(value, field, -around)
+    encoded = _encoded(value, -around)
+    if isinstance(encoded, bytes):
+        return _within(encoded, field, limit)
+    path, refused = _located(value, encoded, -around)
+    raise refused_at(field, path, str(refused), hint=refused.hint)
+
+
+def refused_at(field: str, path: str, text: str, after: str = "", hint: str = "") -> InvalidValue:
+    """Make the refusal of what lies at `path` inside the value of `field`."""
+    where = f"{field}{path:.{MAX_PATH}}"
+    return InvalidValue(f"{where}: {text}.{after}", hint=hint, field=field, path=where)
+
+
+def path_step(step: object) -> str:
+    """Write one step of a path inside a value: `.name` of a field or of a text, else `[3]`."""
+    if not isinstance(step, str):
+        return f"[{step!r:.{MAX_PATH}}]"
+    return "." + step[:MAX_PATH].encode("utf-8", "backslashreplace").decode()
+
+
+def cannot_be_encoded(value: object) -> str:
+    """Say that a value has no form in JSON."""
+    return f"object of type {type(value).__name__} cannot be encoded as JSON"
+
+
+def _encoded(value: Any, depth: int) -> bytes | _Refused:
+    """Encode a value that has `depth` brackets around it, or return why it is refused."""
     try:
-        return _within(_encode(value), field, limit)
+        _walk(value, depth)
+        return _encode(value)
+    except _Refused as problem:
+        return problem
     except TypeError:  # a subclass of a plain type, or a mapping that is no dict
-        raise InvalidValue(f"{field}: a value in it is not JSON; only plain types come back.", field=field) from None
+        return _Refused(cannot_be_encoded(value))
 
 
-def fault_in(value: Any, depth: int = 0) -> str:
-    """Give the path to what `pack` refuses in a value, as `.name[0]`; nothing if that is the value itself. Slow."""
+def _located(value: Any, refused: _Refused, depth: int) -> tuple[str, _Refused]:
+    """Return the path to what is refused in a value, and why; the path is empty if it is the value itself. Slow."""
     if depth == MAX_DEPTH or not isinstance(value, Mapping | list):
-        return ""
+        return "", refused
     for step, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-        try:
-            _walk(inner, "", depth + 1)
-        except InvalidValue:
-            return (f".{step}" if isinstance(step, str) else f"[{step!r}]") + fault_in(inner, depth + 1)
-    return ""
+        encoded = _encoded(inner, depth + 1)
+        if isinstance(encoded, _Refused):
+            path, refused = _located(inner, encoded, depth + 1)
+            return path_step(step) + path, refused
+    return "", refused
 
 
 def admit(text: bytes | msgspec.Raw, field: str = "params", limit: int = MAX_BYTES, around: int = 0) -> msgspec.Raw:
@@ -181,7 +214,7 @@ def _refuse_depth(raw: bytes, field: str, most: int) -> None:
 
 
 def _too_deep(field: str) -> InvalidValue:
-    return InvalidValue(f"{field}: nested deeper than {MAX_DEPTH} levels.", field=field)
+    return InvalidValue(f"{field}: {_TOO_DEEP}.", field=field)
 
 
 def _parse(raw: bytes, field: str) -> Any:
@@ -204,37 +237,54 @@ def _parse(raw: bytes, field: str) -> Any:
         raise InvalidValue(f"{field}: not JSON: {problem}.", field=field) from None
 
 
-def _walk(value: Any, field: str, depth: int) -> None:
+class _Refused(Exception):
+    """Why a value is refused; where in it is found afterwards."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        """Say why, and what to do instead."""
+        super().__init__(text)
+        self.hint = hint
+
+
+def _walk(value: Any, depth: int) -> None:
     """Refuse what JSON would change on the way there or back; `depth` counts the brackets around the value."""
     match value:
         case None | bool():
             return
         case str():
-            _refuse_surrogates(value, field)
+            _refuse_surrogates(value)
         case int():
             if not -(1 << 63) <= value < 1 << 63:
-                raise InvalidValue(f"{field}: an integer of {value.bit_length()} bits exceeds 64 bits.", field=field)
+                raise _Refused(_too_large(value), "Pass it as text, and convert it where it is used.")
         case float():
             if not math.isfinite(value):
-                raise InvalidValue(f"{field}: {value} is not JSON.", field=field)
+                raise _Refused(
+                    f"{value} is not JSON; only finite numbers are. Nothing was stored", "Pass null, or text."
+                )
         case Mapping() | list() if depth == MAX_DEPTH:
-            raise _too_deep(field)
+            raise _Refused(_TOO_DEEP)
         case Mapping():
             for name, inner in value.items():
                 if not isinstance(name, str):
-                    raise InvalidValue(f"{field}: the name {name!r} is not text.", field=field)
-                _refuse_surrogates(name, field)
-                _walk(inner, field, depth + 1)
+                    raise _Refused(f"the name {name!r} is not text")
+                _refuse_surrogates(name)
+                _walk(inner, depth + 1)
         case list():
             for inner in value:
-                _walk(inner, field, depth + 1)
+                _walk(inner, depth + 1)
         case _:
-            kind = type(value).__name__
-            raise InvalidValue(f"{field}: a {kind} is not JSON; it would not come back as it was.", field=field)
+            raise _Refused(cannot_be_encoded(value))
 
 
-def _refuse_surrogates(text: str, field: str) -> None:
+def _too_large(value: int) -> str:
+    """Say that an integer is not kept: not every reader of JSON, and no column of a store, gives it back as it was."""
+    # Very long ones are not written out: that takes its time, and nobody would read it.
+    shown = f"the integer {value}" if value.bit_length() <= 128 else f"an integer of {value.bit_length()} bits"
+    return f"{shown} is outside the 64 bits that are kept, -2**63 to 2**63 - 1. Nothing was stored"
+
+
+def _refuse_surrogates(text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidValue(f"{field}: text with a lone surrogate cannot be stored.", field=field) from None
+        raise _Refused("text with a lone surrogate cannot be stored") from None

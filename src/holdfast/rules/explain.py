@@ -24,6 +24,7 @@ from holdfast.rules.fold import LOST
 from holdfast.rules.jobs.dispatch_order import place
 from holdfast.rules.jobs.limits import rate_opens_at, settings_of
 from holdfast.rules.jobs.retry import automatic_heir
+from holdfast.rules.jobs.suspects import lost_in_a_row, must_run_alone
 from holdfast.rules.reservations.commands import reserved_by
 from holdfast.rules.state import State
 
@@ -201,11 +202,13 @@ def _in_line(state: State, job: Job, now: Timestamp, sees: Sees) -> Reason:
             break
         first = first or other
         ahead += 1
+    lost = lost_in_a_row(state, job)
+    alone = f"; it was lost {lost} times in a row and waits to be run alone" if must_run_alone(lost) else ""
     if first is None:
-        return Reason(code="ready", sentence=f"next in queue {job.queue}", holder=job.queue)
+        return Reason(code="ready", sentence=f"next in queue {job.queue}{alone}", holder=job.queue)
     number = f"{COUNTED} or more" if ahead == COUNTED else str(ahead)
     holder = first.job_id if sees is None or sees(first) else None
-    return Reason(code="behind", sentence=f"{number} ahead in queue {job.queue}", holder=holder)
+    return Reason(code="behind", sentence=f"{number} ahead in queue {job.queue}{alone}", holder=holder)
 
 
 def _delayed(job: Job, last: Run | None) -> Reason:

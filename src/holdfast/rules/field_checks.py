@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from holdfast.model.ids import is_id, is_name
 from holdfast.model.jobs import Backoff
 from holdfast.model.times import is_timestamp
+from holdfast.model.workflows.instances import MAX_ID, MAX_ID_BYTES
 
 #: The longest duration in seconds that a field takes: ten years.
 MAX_DURATION_S = 10 * 366 * 86_400
@@ -63,6 +64,19 @@ def check_label(field: str, text: str | None) -> Iterator[Problem]:
     """Check a text that is compared as a whole, such as a key."""
     if text is not None and not is_id(text):
         yield field, f"{text!r:.80} must have 1-200 characters, no control characters and no outer blanks"
+
+
+def check_instance_id(field: str, text: str) -> Iterator[Problem]:
+    """Check the id of an instance: compared exactly, so that nearly every text may be one."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        yield field, "a lone surrogate cannot be stored"
+        return
+    if not text or len(text) > MAX_ID or size > MAX_ID_BYTES:
+        yield field, f"must have 1-{MAX_ID} characters and at most {MAX_ID_BYTES} bytes, has {len(text)}"
+    elif "\0" in text:
+        yield field, "must not contain U+0000"
 
 
 def check_text(field: str, text: str | None, limit: int = MAX_TEXT) -> Iterator[Problem]:

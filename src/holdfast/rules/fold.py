@@ -127,7 +127,8 @@ def _extended(state: State, event: ev.LeaseExtended, stamp: Stamp) -> list[Chang
     job = _held(state, event.job_id, event.token, stamp)
     later = job.lease_expires_at is not None and event.lease_expires_at > job.lease_expires_at
     demand(later, stamp, f"the lease of job {job.job_id} is extended backwards")
-    return [put(replace(job, lease_expires_at=event.lease_expires_at, seq=stamp.seq))]
+    deadline = job.deadline_at if event.deadline_at is None else event.deadline_at
+    return [put(replace(job, lease_expires_at=event.lease_expires_at, deadline_at=deadline, seq=stamp.seq))]
 
 
 # --- the end of an execution ------------------------------------------------------------------------------------------

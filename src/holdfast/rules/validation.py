@@ -42,13 +42,14 @@ from holdfast.model.ids import is_id, is_name
 from holdfast.model.jobs import Backoff, KeyHold
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.retention import OF_THE_STORE, Retention
-from holdfast.model.workflows.instances import is_owner
+from holdfast.model.workflows.instances import is_owner, owned_by
 from holdfast.rules.field_checks import (
     MAX_DURATION_S,
     Problem,
     check_backoff,
     check_between,
     check_duration,
+    check_instance_id,
     check_label,
     check_queue,
     check_tags,
@@ -259,6 +260,9 @@ def _owner(owner: str | None) -> Iterator[Problem]:
     yield from wrong
     if owner is not None and not wrong and not is_owner(owner):
         yield "owner", "must name an activity: instance, execution and event, as a JSON list"
+    elif owner is not None and not wrong:
+        named = owned_by(owner)
+        yield from () if named is None else check_instance_id("owner", named[0])
 
 
 def new_job_problems(job: NewJob) -> Iterator[Problem]:

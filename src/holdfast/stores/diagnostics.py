@@ -20,6 +20,7 @@ from holdfast.errors import InvalidValue
 from holdfast.journal.filesystem import filesystem_kind, is_network
 from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp, later
+from holdfast.rules.far_expiries import was_set_back
 from holdfast.stores.opening import StoreUrl
 from holdfast.stores.protocol import Entry, Finding, HandMade, Store
 
@@ -31,8 +32,6 @@ SLOW_SYNC_S, SLOW_OPENING_S = 0.25, 30.0
 ROOM = 256 << 20
 #: Fewer descriptors than this are soon used up by a worker with its runners.
 DESCRIPTORS = 256
-#: Seconds by which clocks may differ without a word.
-SLACK_S = 5.0
 #: The last events of the feed in which steps of the clock are looked for, in this many seconds.
 LAST_EVENTS, JUMPS_S = 1000, 86_400.0
 
@@ -257,17 +256,22 @@ def _weak_store(vitals: Vitals, now: Timestamp) -> Iterator[Finding]:
             message=f"{vitals.set_aside} file{'s' * (vitals.set_aside != 1)} could not be used and were set aside",
             remedy=f"See `holdfast store check {vitals.url}`.",
         )
-    if vitals.last_event_at is not None and vitals.last_event_at > later(now, SLACK_S):
-        yield Finding(
-            code="clock_behind",
-            message=f"the last event is of {vitals.last_event_at}, and it is {now} here",
-            remedy="Set the clock of this machine; if it had run ahead, times of new work stand still until then.",
-        )
+    yield from clock_behind(vitals.last_event_at, now)
     if vitals.clock_jumps:
         yield Finding(
             code="clock_jumped",
             message=f"steps of the clock ended {vitals.clock_jumps} leases within a day",
             remedy="Let a time service adjust the clock slowly; a suspended machine does the same.",
+        )
+
+
+def clock_behind(last_event_at: Timestamp | None, now: Timestamp, machine: str = "this machine") -> Iterator[Finding]:
+    """Say that the clock of the machine that decides was set back."""
+    if was_set_back(last_event_at, now):
+        yield Finding(
+            code="clock_behind",
+            message=f"the last event is of {last_event_at}, and by the clock of {machine} it is {now}",
+            remedy=f"Set the clock of {machine}; if it had run ahead, times of new work stand still until then.",
         )
 
 

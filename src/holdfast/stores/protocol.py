@@ -19,10 +19,11 @@ from holdfast.model.outcomes import Outcome
 from holdfast.model.records import Record
 from holdfast.model.times import Timestamp
 from holdfast.model.webhooks import Delivery, DeliveryStatus
-from holdfast.model.workflows.instances import Instance, InstanceStatus, Message
+from holdfast.model.workflows.instances import InstanceStatus, Message
 from holdfast.rules.explain import Reason
 from holdfast.rules.state import Lane, State
 from holdfast.rules.workflows.invariants import Fault
+from holdfast.rules.workflows.state import InstanceQuery as InstanceQuery  # noqa: PLC0414 - one of the queries that callers find here
 from holdfast.stores.sidecar.protocol import Blobs, Roster, RunLogs, Sessions
 
 if TYPE_CHECKING:  # whoever only reads what stores are loads no journal
@@ -131,21 +132,6 @@ class QueueCount(msgspec.Struct, frozen=True):
     count: int
 
 
-class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which instances to list, newest first."""
-
-    #: None for any.
-    statuses: tuple[InstanceStatus, ...] | None = None
-    orchestration_name: str | None = None
-    parent: str | None = None
-    #: The access token that started them.
-    submitted_by: str | None = None
-    #: Only instances made before the one with this number (`Instance.seq`), the last one of the page before.
-    before: int | None = None
-    #: None for all.
-    limit: int | None = None
-
-
 class StartQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which instances to list that nobody has begun, by id."""
 
@@ -206,10 +192,6 @@ class View(State, Protocol):
         """Count jobs by namespace, queue and status; what has none is left out. Sorted."""
         ...
 
-    def instances(self, query: InstanceQuery) -> Sequence[Instance]:
-        """Give the matching instances, newest first."""
-        ...
-
     def unbegun(self, query: StartQuery) -> Sequence[Message]:
         """Give the starts of the matching instances that have no record yet, of each the first, by id of the instance.
 
@@ -238,6 +220,16 @@ class View(State, Protocol):
     @property
     def seq(self) -> int:
         """Number of the last event this state contains."""
+        ...
+
+
+@runtime_checkable
+class Dated(Protocol):
+    """A view that knows when its last event was written. A coordinator's does not; its feed tells."""
+
+    @property
+    def ts(self) -> Timestamp:
+        """Time of the last event this state contains, "" if there is none. It never runs backwards."""
         ...
 
 
@@ -373,6 +365,26 @@ class HandMade(Protocol):
 
     def set_aside(self) -> int:
         """Count the files that could not be used, and wait for somebody to look at them."""
+        ...
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """What lay in a directory of another program when it became a store."""
+
+    #: When that was. The ended ones count as finished then, and retention counts from there.
+    at: Timestamp
+    waiting: int
+    completed: int
+    failed: int
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """A store that can be made around the files of another program."""
+
+    @property
+    def adopted(self) -> Adopted | None:
+        """What it was made around; None if there was nothing."""
         ...
 
 

@@ -34,6 +34,7 @@ from holdfast.errors import (
 from holdfast.failpoints import reach
 from holdfast.journal import Journal, JournalOptions, Loaded, Ticket
 from holdfast.journal.filesystem import FS, OsFS
+from holdfast.journal.fs_errors import telling
 from holdfast.journal.records import Record as JournalRecord
 from holdfast.journal.repair import Problem
 from holdfast.journal.stats import JournalStats
@@ -115,7 +116,9 @@ class WalStore:
         clock, fs = clock or SystemClock(), journal.fs
         self.blobs = FileBlobs(fs, path, clock, self._each_unnamed, readonly=readonly)
         self.logs = FileLogs(fs, path, readonly=readonly)
-        self.sessions = LockedSessions(f"{path}/sessions", readonly=readonly or not isinstance(fs, OsFS))
+        self.sessions = LockedSessions(
+            f"{path}/sessions", f"{path}/waiting", readonly=readonly or not isinstance(fs, OsFS)
+        )
         self.workers = FileRoster(fs, path, clock, self.sessions, readonly=readonly)
 
     @property
@@ -140,8 +143,9 @@ class WalStore:
         settings = with_versions(options or JournalOptions())
         journal = Journal.open(path, fs=fs, clock=clock, options=settings, readonly=readonly)
         try:
-            store = cls(journal, str(path), clock=clock, readonly=readonly)
-            store._replay()
+            with telling(str(path), "opening"):
+                store = cls(journal, str(path), clock=clock, readonly=readonly)
+                store._replay()
         except BaseException:
             journal.close()
             raise
@@ -381,10 +385,8 @@ class WalStore:
         if self._failure is not None:
             raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
         if self._is_full:
-            raise StoreFull(
-                f"{self._path}: the disk is full; nothing was stored.",
-                hint="Free some space: writing goes on by itself.",
-            )
+            what, hint = self.journal.lacking
+            raise StoreFull(f"{self._path}: {what[:1].lower()}{what[1:]}; nothing was stored.", hint=hint)
 
 
 def _gone(first: int) -> InvalidValue:

@@ -286,11 +286,12 @@ class World(RunsSteps):
             resident=resident,
         )
         self.turn = turn
-        if turn.stage in {"blocked", "abandoned"}:
-            problem = turn.blocked.error if turn.blocked is not None else turn.abandoned
-            raise problem if isinstance(problem, Exception) else AssertionError(str(problem))
+        if turn.abandoned is not None:
+            raise AssertionError(str(turn.abandoned))
         try:
             batch = self._run_steps(turn, row, batch)
+            if turn.blocked is not None:
+                raise turn.blocked.error
             self._commit(row, turn, batch)
         except Crash:
             turn.discard()

@@ -46,10 +46,6 @@ class Turning(RunsSteps):
         item, token, _ = fetched
         resident = self._residents.pop(item.instance, None)
         turn = run_turn(self._definitions, item, now_ms=_now_ms(provider), seed=seed, resident=resident)
-        if turn.blocked is not None:
-            reason = blocked_reason(turn.blocked.kind, turn.blocked.text)
-            provider.abandon_orchestration_item(token, BLOCKED_S, ignore_attempt=True, reason=reason)
-            raise turn.blocked.error
         if turn.abandoned is not None:
             delay_s, reason = turn.abandoned.delay_s, turn.abandoned.reason
             provider.abandon_orchestration_item(token, delay_s, ignore_attempt=True, reason=reason)
@@ -72,6 +68,10 @@ class Turning(RunsSteps):
             if waiting:
                 call = waiting.pop(self.choose_step(waiting))
                 turn.finish_step(call.step_no, self.run_step(call), _now_ms(provider))
+        if turn.blocked is not None:
+            reason = blocked_reason(turn.blocked.kind, turn.blocked.text)
+            provider.abandon_orchestration_item(token, BLOCKED_S, ignore_attempt=True, reason=reason)
+            raise turn.blocked.error
         self._commit(provider, token, turn, item)
         if turn.stage == "running" and turn.execution is not None:
             if self._sticky:

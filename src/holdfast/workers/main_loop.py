@@ -28,6 +28,7 @@ from holdfast.workers.background_duties import Chores
 from holdfast.workers.handlers.large_params import complete
 from holdfast.workers.handlers.leased_job import Assignment, Stop
 from holdfast.workers.handlers.outcome import ErrorKind, Outcome, Raised, Released, Returned, command_of
+from holdfast.workers.lone_work import LoneWork, has_trial, runs_alone
 from holdfast.workers.poller import Outlook
 from holdfast.workers.remote_calls import Answered, Messenger
 from holdfast.workers.shutdown import Ending
@@ -90,6 +91,7 @@ class Pump:
         #: Outcomes whose report is not durable yet.
         self._outbox: list[Ended] = []
         self._outlook = Outlook(engine, scope, ticks=retention is not None)
+        self._lone_work = LoneWork()
         #: When retention is due (monotonic).
         self._sweep_at = _NEVER if retention is None else 0.0
         #: The fires of schedules were compared with the rules of their zones, which may be newer.
@@ -217,8 +219,12 @@ class Pump:
             self._outlook.begin_anew()
         running = self._slots.held()
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
+        if self._lone_work.is_due(now):
+            self._outlook.begin_anew()
         room = self._room() if self._outlook.hope else 0
-        errands = self._turns.errands(now)
+        errands = self._turns.errands(now, len(running))
+        if not self._may_fetch(running, room, now):
+            errands = [errand for errand in errands if errand.kind != "fetch"]
         if not (self._outbox or renewals or room or errands):
             return self._maintain(now)
         self._send(renewals, room, errands)
@@ -236,13 +242,18 @@ class Pump:
         steps = sum(self._engine.time.steps.values())
         if steps != self._steps:
             self._steps = steps
-            self._outlook.fade()
+            self._outlook.clock_stepped()
 
     def _room(self) -> int:
-        if self._is_quiet:
+        if self._is_quiet or runs_alone(self._slots.held()) or self._turns.makes_way(self._now()):
             return 0
         ahead = int(self._slots.size * min(AHEAD, AHEAD_S / max(self._mean_s, _SHORTEST_S)))
         return min(MOST, self._slots.room(ahead if self._mean_s < AHEAD_S else 0))
+
+    def _may_fetch(self, running: Sequence[Assignment], room: int, now: float) -> bool:
+        """Tell whether turns may be fetched. Who is empty, and asks for no job, has nothing to make way for."""
+        is_empty = not running and not room and self._turns.is_quiet
+        return is_empty or self._lone_work.may_fetch(running, now)
 
     # --- what has ended -----------------------------------------------------------------------------------------------
 
@@ -307,7 +318,9 @@ class Pump:
         commands += [errand.command for errand in errands]
         if room:
             self._outlook.asking()
-            commands.append(self._lease(room))
+            # As the rules find it in this commit: what it reports is no longer held, and a turn it fetches is.
+            holds = len(self._outbox) - len(reports) + any(errand.kind == "fetch" for errand in errands)
+            commands.append(self._lease(room, holds))
         reach("pump.sending")
         answered = self._submit(commands, [*(held for held, _ in reports), *renewals])
         self._outbox = self._outbox[len(reports) :]
@@ -333,7 +346,9 @@ class Pump:
             self.lost += 1
             log.warning("report.dropped", extra={"job": held.grant.job.job_id, "run": held.grant.run_id})
 
-    def _lease(self, room: int) -> Lease:
+    def _lease(self, room: int, holds: int) -> Lease:
+        """Make a lease of up to `room` jobs. `holds` is what the worker holds beside its assignments and turns."""
+        held = self._slots.held()
         return Lease(
             worker_id=self._scope.worker_id,
             namespace=self._scope.namespace,
@@ -341,10 +356,13 @@ class Pump:
             job_types=self._scope.tasks.names(),
             n=room,
             session_id=self._engine.session_id,
+            holds=holds + len(held) + (not self._turns.is_quiet),
+            on_trial=has_trial(held, self._now()),
         )
 
     def _reported(self, held: Assignment, outcome: Outcome, reply: Reply) -> None:
         if not isinstance(reply, Refusal):
+            self._slots.unmark(held)
             self.reported += 1
             self.released += isinstance(outcome, Released) and outcome.begun
         elif reply.code in _GONE:
@@ -375,6 +393,7 @@ class Pump:
         grant = held.grant
         log.warning("lease.lost", extra={"job": grant.job.job_id, "run": grant.run_id, "code": reply.code})
         self._slots.forget(held)
+        self._slots.unmark(held)
         self._stop(held, Stop.LOST)
 
     def take(self, reply: Reply, room: int, now: float) -> None:
@@ -393,6 +412,7 @@ class Pump:
             else:
                 granted.append(held)
         self._slots.add(self._in_time(granted))
+        self._lone_work.note(reply, now)
         self._outlook.leased(some=bool(reply.grants), all_wanted=len(reply.grants) == room)
 
     def _completed(self, held: Assignment) -> Outcome | None:
@@ -445,10 +465,11 @@ class Pump:
         """Sleep until there is something to do."""
         now = self._now()
         room, outlook = self._room(), self._outlook
-        wants_look = bool(room) or self._turns.wants_look
+        may_fetch = self._may_fetch(self._slots.held(), 0, now)
+        wants_look = bool(room) or (self._turns.wants_look and may_fetch)
         if (wants_look and not outlook.is_fresh) or (outlook.is_partial and now >= outlook.look_at):
             self._messenger.hear(self.look)
-            if self._outbox or (outlook.hope and room) or self._turns.has_hope:
+            if self._outbox or (outlook.hope and room) or (self._turns.has_hope and may_fetch):
                 return
         if self._until_idle and self._is_idle(now):
             self.drain(0)
@@ -490,7 +511,7 @@ class Pump:
         if min(outlook.tick_at, outlook.delayed_at) < _NEVER:
             times.append(self._now() + NAP_S)
         if room:
-            times.append(outlook.delayed_at)
+            times += (outlook.delayed_at, self._lone_work.ask_at)
         if outlook.is_partial:
             times.append(outlook.look_at)
         running = self._slots.held()

@@ -65,6 +65,12 @@ class Outlook:
         """Hear that something has happened, or may have. From any thread."""
         self.is_fresh = False
 
+    def clock_stepped(self) -> None:
+        """Note that the clock was set: what was far off may be due, and the reverse. The next tick comes at once."""
+        self.is_fresh = False
+        if self._ticks:
+            self.tick_at = 0.0
+
     def begin_anew(self) -> None:
         """Hear that a lease may find what it did not find before."""
         self.is_fresh, self._fruitless = False, -1
@@ -122,6 +128,8 @@ class Outlook:
         self.hope = not room or (ready and not is_fruitless)
         self.delayed_at = _in_monotonic(min((when for when in waits if when is not None), default=None), at, now)
         self.tick_at = max(_in_monotonic(first, at, now), now + LOOK_S if first is not None and first <= at else now)
+        if self._ticks and (overdue := self._engine.next_overdue()) is not None:
+            self.tick_at = min(self.tick_at, max(overdue, now))
         return Seen(_in_monotonic(owed, at, now), jobs)
 
 

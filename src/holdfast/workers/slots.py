@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.model.ids import Token
+from holdfast.stores.sidecar.protocol import Marks, NoMarks
 from holdfast.workers.handlers.leased_job import Assignment
 from holdfast.workers.handlers.outcome import Outcome, Raised
 from holdfast.workers.runners import Desk, Runner
@@ -27,9 +28,18 @@ class Slots(Desk):
     """The desk of a worker's runners."""
 
     def __init__(
-        self, size: int, monotonic: Callable[[], float], runners: Callable[[Desk], Mapping[Isolation, Runner]]
+        self,
+        size: int,
+        monotonic: Callable[[], float],
+        runners: Callable[[Desk], Mapping[Isolation, Runner]],
+        marks: Marks | None = None,
+        worker_id: str = "",
     ) -> None:
+        """Run handlers in `size` slots. Assignments that wait for a slot are marked as not begun."""
         self.size = size
+        self._marks = marks or NoMarks()
+        self._worker_id = worker_id
+        self._marks.join(worker_id)
         #: Outcomes nobody waits for: late ones, and those of lost leases.
         self.discarded = 0
         self._monotonic = monotonic
@@ -48,11 +58,16 @@ class Slots(Desk):
 
     def add(self, assignments: Iterable[Assignment]) -> None:
         """Run these as soon as there are slots, in this order."""
+        added = list(assignments)
         with self._lock:
-            for assignment in assignments:
+            for assignment in added:
                 self._open[assignment.grant.token] = assignment
                 self._waiting.append(assignment)
             starting = self._take_slots(self._monotonic())
+            if added:
+                # Before any of them starts, and before another thread can: it might end this process.
+                waiting = [one.grant.token for one in added if one.started_at is None]
+                self._marks.receive(self._worker_id, max(one.grant.token for one in added), waiting)
         self._start(starting)
 
     def held(self) -> list[Assignment]:
@@ -96,6 +111,10 @@ class Slots(Desk):
         if assignment.started_at is not None:
             self._runners[assignment.spec.isolation].stop(assignment)
 
+    def unmark(self, assignment: Assignment) -> None:
+        """Remove the mark of an assignment that never began, once its lease is over."""
+        self._marks.clear(assignment.grant.token)
+
     def collect(self) -> list[Ended]:
         """Take what has ended since the last call."""
         with self._lock:
@@ -137,6 +156,8 @@ class Slots(Desk):
             return None
         isolation = assignment.spec.isolation
         mine = next((each for each in starting if each.spec.isolation == isolation), None)
+        if mine is not None:
+            self._marks.clear(mine.grant.token)
         self._start(each for each in starting if each is not mine)
         return mine
 
@@ -171,6 +192,7 @@ class Slots(Desk):
         pending = deque(starting)
         while pending:
             assignment = pending.popleft()
+            self._marks.clear(assignment.grant.token)
             try:
                 self._runners[assignment.spec.isolation].start(assignment)
             except (OSError, RuntimeError) as problem:

@@ -98,7 +98,8 @@ class Worker:
                 "shell": ShellRunner(desk, kill_after_s),
             }
 
-        self.slots = Slots(concurrency, engine.time.clock.monotonic, runners)
+        marks = engine.store.sessions.marks(engine.session_id)
+        self.slots = Slots(concurrency, engine.time.clock.monotonic, runners, marks, self.worker_id)
         self._engine = engine
         self._workflows = me.workflows
         self._scope = scope = Scope(worker_id=self.worker_id, namespace=namespace, queues=queues, tasks=tasks)
@@ -110,9 +111,9 @@ class Worker:
         self._chores.grant = self._follow
         self.turns: Turns = NoTurns()
         if workflows is not None and workflows.all():
-            from holdfast.workers.workflow_turns.scheduler import TurnDesk  # noqa: PLC0415 - workers without workflows do not pay
+            from holdfast.workers.workflow_turns.scheduler import TurnScheduler  # noqa: PLC0415 - workers without workflows do not pay
 
-            self.turns = TurnDesk(engine, workflows, self.slots.poke, loops[0].spawn, turns=turns)
+            self.turns = TurnScheduler(engine, workflows, self.slots.poke, loops[0].spawn, turns=turns)
         kept = retention or Retention() if alone else None
         self.pump = Pump(engine, self.slots, scope, kept, self._chores, self.turns, until_idle=until_idle)
         self._thread = threading.Thread(target=self._serve, name="holdfast-pump", daemon=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
 from conftest import worker
 from holdfast import Engine, open_store
-from holdfast.model.commands import Enqueue, NewJob
+from holdfast.clock import SystemClock
+from holdfast.model.commands import Enqueue, Lease, NewJob
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Event, ExecutionMetadata
 from holdfast.model.workflows.work_items import StartOrchestration
@@ -74,6 +77,27 @@ def test_findings_are_objects_for_programs(holdfast, long_ago):
     assert (found["code"], found["id"]) == ("queue_unserved", "mail")
     lines = holdfast("doctor", "-o", "jsonl").stdout.splitlines()
     assert [msgspec.json.decode(line)["code"] for line in lines] == ["queue_unserved"]
+
+
+def test_lease_further_off_than_its_length_is_named(holdfast, place):
+    ahead = ManualClock(SystemClock().now() + timedelta(hours=2))
+    engine = Engine(open_store(place, clock=ahead), clock=ahead)
+    engine.ask(Enqueue(jobs=(NewJob(job_id="j", job_type="send", params=msgspec.Raw(b"{}")),)))
+    engine.ask(Lease(worker_id="gone", lease_s=5))
+    engine.close()
+    told = holdfast("doctor", "-o", "json")
+    assert told.exit_code == 1
+    assert [(one["code"], one.get("id")) for one in msgspec.json.decode(told.stdout)] == [
+        ("clock_behind", None),
+        ("expiry_far", "j"),
+    ]
+
+
+def test_long_lease_of_a_job_with_short_ones_is_well(holdfast, opened, filled):
+    filled("j", lease_s=5)
+    with opened() as engine:
+        engine.ask(Lease(worker_id="remote", lease_s=300))
+    assert holdfast("doctor").exit_code == 0
 
 
 def test_it_works_while_another_process_works_on_the_store(holdfast, opened, filled):

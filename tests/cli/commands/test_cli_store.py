@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -109,18 +110,54 @@ def test_a_repair_shows_what_would_go_and_does_it_only_when_told(run, tmp_path):
     before = {path: path.read_bytes() for path in (tmp_path / "jobs").rglob("*") if path.is_file()}
     planned = run("store", "repair", url)
     assert planned.exit_code == 1
-    assert "Nothing was changed" in planned.stderr
+    assert f"Nothing was changed. Run `holdfast store repair --yes {url}` to do this." in planned.stderr
+    assert "would be lost" in planned.stdout
+    assert "Nothing was changed" not in planned.stdout
     after = {path: path.read_bytes() for path in (tmp_path / "jobs").rglob("*") if path.is_file()}
     assert {path: data for path, data in after.items() if path.name != "LOCK"} == {
         path: data for path, data in before.items() if path.name != "LOCK"
     }
-    assert run("store", "repair", url, "--yes").exit_code == 0
+    done = run("store", "repair", url, "--yes")
+    assert done.exit_code == 0
+    assert ": repaired; " in done.stdout
+    assert "were lost: " in done.stdout
+    for words in ("would be", "Nothing was changed", "Run "):
+        assert words not in done.output
     assert run("store", "check", url).exit_code == 0
     assert list((tmp_path / "jobs").glob("log.bak*"))
     store = open_store(url)
     with store.read() as view:
         assert 0 < sum(count.count for count in view.counts()) < 20
     store.close()
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",), ("--accept-snapshot",)])
+def test_repair_of_a_log_that_cannot_be_repaired_does_not_say_to_repair_it(run, tmp_path, options):
+    url = f"wal:{tmp_path / 'jobs'}"
+    engine = Engine(open_store(url))
+    engine.submit(Enqueue(jobs=(NewJob(job_id="a", job_type="work", params=msgspec.Raw(b"{}")),)))
+    engine.close()
+    (segment,) = (tmp_path / "jobs" / "log").glob("*.jsonl")
+    segment.rename(segment.with_name(segment.name.replace("0001-", "0009-")))  # the first records are missing
+    told = run("store", "repair", url, *options)
+    assert told.exit_code == 7
+    assert "store repair" not in told.stderr
+    assert "Restore the store from a copy" in told.stderr
+
+
+def test_repair_that_needs_the_snapshot_says_the_whole_command(run, tmp_path):
+    url = f"wal:{tmp_path / 'jobs'}"
+    engine = Engine(open_store(url))
+    engine.submit(Enqueue(jobs=(NewJob(job_id="a", job_type="work", params=msgspec.Raw(b"{}")),)))
+    engine.store.snapshot()
+    engine.close()
+    shutil.rmtree(tmp_path / "jobs" / "log")
+    told = run("store", "repair", url)
+    assert f"holdfast store repair --accept-snapshot {url}" in told.stderr
+    planned = run("store", "repair", "--accept-snapshot", url)
+    assert f"Run `holdfast store repair --accept-snapshot --yes {url}`" in planned.stderr
+    assert run("store", "repair", "--accept-snapshot", "--yes", url).exit_code == 0
+    assert run("store", "check", url).exit_code == 0
 
 
 def test_after_a_repair_no_token_is_granted_that_the_lost_records_may_have_granted(run, tmp_path):

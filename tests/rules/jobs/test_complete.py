@@ -21,6 +21,8 @@ def end(world, how, token, job_id="j"):
             return world.do(c.Fail(**held, error="boom", error_kind="timeout"))
         case "fatal":
             return world.do(c.Fail(**held, error="boom", fatal=True))
+        case "bad result":
+            return world.do(c.Fail(**held, error="boom", error_kind="bad_result"))
         case "snoozes":
             return world.do(c.Snooze(**held, delay_s=7))
         case "gives up":
@@ -42,6 +44,7 @@ TABLE = {
     "times out":        ("FAILED",    "QUEUED",    "FAILED+",    (1, 0, 0), True),
     "raises, spent":    ("FAILED",    "FAILED",    "FAILED",     (1, 0, 0), False),
     "fatal":            ("FAILED",    "FAILED",    "FAILED",     (1, 0, 0), False),
+    "bad result":       ("FAILED",    "FAILED",    "FAILED",     (1, 0, 0), False),
     "snoozes":          ("SKIPPED",   "QUEUED",    "CANCELLED+", (0, 1, 0), True),
     "gives up":         ("CANCELLED", "CANCELLED", "CANCELLED",  (0, 0, 0), False),
     "released":         ("CANCELLED", "QUEUED",    "CANCELLED+", (0, 0, 0), False),

@@ -125,6 +125,8 @@ def test_a_chain_that_broke_off_is_carried_on_when_it_is_looked_for(world):
 def test_a_chain_that_has_ended_is_not_carried_on(world):
     unfollowed(world, max_attempts=1)
     world.do(c.Fail(job_id="k", token=world.start("k", queue="q", retry_mode="chain"), error="e", fatal=True))
+    bad = {"error": "e", "error_kind": "bad_result"}
+    world.do(c.Fail(job_id="l", token=world.start("l", queue="r", retry_mode="chain"), **bad))
     assert world.mend(chains=True) == Mended()
 
 

@@ -156,7 +156,8 @@ def test_a_job_file_is_what_the_format_shows(desk):
   "maxAttempts": 4,
   "attempts": 0,
   "runs": [],
-  "seq": 1
+  "seq": 1,
+  "sum": "{json.loads(text)["sum"]}"
 }}
 """
     )
@@ -384,8 +385,9 @@ def test_drafts_in_every_directory_are_swept_and_never_state(desk):
     folders = [path for path in (data, *data.rglob("*")) if path.is_dir() and path.name not in ("blobs", "logs")]
     assert len(folders) > 15
     for folder in folders:
-        (folder / ".tmp-x.json").write_bytes(b'{"taskId": "x", "sta')
-        (folder / ".tmp-0000000000000099.json").write_bytes(b"")
+        ours = ".tmp-," if folder == desk.folder("pending") else ".tmp-"
+        (folder / f"{ours}x.json").write_bytes(b'{"taskId": "x", "sta')
+        (folder / f"{ours}0000000000000099.json").write_bytes(b"")
     desk.open()
     assert desk.where() == {"x": ["pending"]}
     assert desk.store.report.drafts == 2 * len(folders)

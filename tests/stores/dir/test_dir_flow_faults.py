@@ -233,6 +233,25 @@ def test_a_power_cut_at_any_call_loses_nothing_acknowledged(images, chapters):
                         examine(left, heard, chapters)
 
 
+def test_a_look_before_opening_sees_what_opening_will_make_of_it(images):
+    """After a power cut in a commit a check says that all is well, if the next opening finishes the commit."""
+    begun = [(nth, fs) for nth, (fs, _, _) in enumerate(images) if any("data/intent/0" in path for path in fs.tree())]
+    seen = set()
+    for nth, fs in begun[:: 1 if SOAK else 3]:
+        left = fs.image().power_loss("blocks", seed=nth, names=("keep", "lose", "mixed")[nth % 3])
+        if not is_new(seen, left, 0):
+            continue
+        looked = DirStore.open("store", fs=left, readonly=True, clock=ManualClock())
+        assert looked.check() == []
+        before, seq = tables_of(looked), len(list(looked.feed(looked.feed_begins)))
+        looked.close()
+        store = opened(left)
+        assert before == tables_of(store)
+        assert seq == len(list(store.feed(store.feed_begins)))
+        store.close()
+    assert len(seen) > 20
+
+
 def test_crashes_in_recovery_leave_what_recovery_can_finish(images, chapters):
     """A second crash, with the power cut, while the first is being recovered from."""
     interesting = [one for one in images if any("data/intent/0" in path for path in one[0].tree())]

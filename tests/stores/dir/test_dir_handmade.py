@@ -13,9 +13,11 @@ from dir_kit import Desk, job
 
 from holdfast import Holdfast
 from holdfast.engine.file_adoption import adopt
+from holdfast.engine.maintenance import tick
 from holdfast.errors import JobNotFound
 from holdfast.journal.filesystem import OsFS
 from holdfast.model.jobs import Job, JobStatus
+from holdfast.rules.jobs.retention import DAY_S
 from holdfast.stores.dir import DirStore
 from holdfast.stores.dir.manual_edits import AT_ONCE
 
@@ -483,6 +485,61 @@ def test_a_directory_of_another_program_just_opens(tmp_path):
     assert desk.job("task-5").status is JobStatus.FAILED
     desk.demand_sound()
     desk.close()
+
+
+def test_retention_counts_adopted_history_from_its_adoption(tmp_path, caplog):
+    """A directory of another program keeps its history: what is older than the retention is not deleted at once."""
+    desk = Desk(tmp_path / "store", opened=False)
+    desk.make_folders()
+    for state, name in (("completed", "old"), ("failed", "bad")):
+        said = {"taskId": name, "finishedAt": "2020-01-06T10:15:31Z", "payload": {"type": "EMAIL_SEND"}}
+        desk.write(state, name, said, age_s=90 * DAY_S)
+    desk.write("pending", "waits", {"payload": {"type": "EMAIL_SEND"}})
+    desk.open()
+    (adopted,) = [record for record in caplog.records if record.message == "dir.adopted"]
+    assert (adopted.completed, adopted.failed, adopted.pending, adopted.running) == (1, 1, 1, 0)
+    assert "7 days" in adopted.retention
+    assert "30" in adopted.retention
+    opened_at = desk.store.adopted.at
+    tick(desk.engine)
+    assert desk.where() == {"bad": ["failed"], "old": ["completed"], "waits": ["pending"]}
+    assert desk.job("old").finished_at >= opened_at
+    desk.clock.advance(6 * DAY_S)
+    desk.reopen()
+    tick(desk.engine)
+    assert sorted(desk.where()) == ["bad", "old", "waits"], "the opening that adopted it counts, not the last one"
+    desk.write("pending", "again", {"taskId": "old", "payload": {"type": "EMAIL_SEND"}})
+    desk.settle(running=True)
+    assert desk.job("old").status is JobStatus.COMPLETED, "its id is not free"
+    desk.clock.advance(2 * DAY_S)
+    tick(desk.engine)
+    assert sorted(desk.where()) == ["bad", "waits"]
+    desk.clock.advance(30 * DAY_S)
+    tick(desk.engine)
+    assert sorted(desk.where()) == ["waits"]
+    assert sum(record.message == "dir.adopted" for record in caplog.records) == 1
+    desk.close()
+
+
+def test_history_that_comes_after_the_first_opening_is_kept_from_then_on(tmp_path):
+    desk = Desk(tmp_path / "store")
+    desk.close()
+    desk.write("completed", "old", {"taskId": "old", "payload": {"type": "send"}}, age_s=90 * DAY_S)
+    desk.open()
+    tick(desk.engine)
+    assert desk.where() == {"old": ["completed"]}
+    desk.close()
+
+
+def test_a_directory_that_is_only_looked_at_is_not_adopted(tmp_path, caplog):
+    desk = Desk(tmp_path / "store", opened=False)
+    desk.make_folders()
+    desk.write("completed", "old", {"taskId": "old", "payload": {"type": "send"}}, age_s=90 * DAY_S)
+    looked = DirStore.open(desk.path, readonly=True)
+    looked.close()
+    (told,) = [record for record in caplog.records if record.message == "dir.not_adopted"]
+    assert told.completed == 1
+    assert not (desk.path / "holdfast.json").exists()
 
 
 # --- races ------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from dir_kit import Desk, job
 from holdfast.errors import StoreDamaged, StoreLocked
 from holdfast.model.jobs import JobStatus
 from holdfast.stores import check_and_repair
+from holdfast.stores.dir.integrity import repair
+from holdfast.stores.dir.store import DirStore
 
 
 @pytest.fixture
@@ -173,6 +175,15 @@ def test_repair_writes_ended_jobs_again_that_are_gone_or_were_changed_and_leaves
     desk.demand_sound(quarantined=1)
 
 
+def test_repair_says_that_a_pending_file_moved_to_completed_cancels_its_job(desk):
+    desk.add(job("wish"))
+    desk.close()
+    (desk.folder("pending") / "wish.json").rename(desk.folder("completed") / "wish.json")
+    plan = check_and_repair.plan_repair(url(desk))
+    assert not plan.is_needed
+    assert any("wish" in line and "The next opening cancels it" in line for line in plan.lines)
+
+
 def test_a_damaged_record_that_is_no_job_is_set_aside_by_repair(desk):
     desk.add(job("a", key="once"))
     desk.close()
@@ -193,3 +204,17 @@ def test_a_directory_of_another_program_has_nothing_to_repair(tmp_path):
     plan = check_and_repair.plan_repair(url(desk))
     assert not plan.is_needed
     assert codes(desk) == []
+
+
+def test_repair_that_knows_no_step_says_so_and_not_to_repair(monkeypatch, tmp_path):
+    DirStore.open(str(tmp_path / "s")).close()
+
+    def refuse(*_args, **_options):
+        raise StoreDamaged("s/data: odd. Nothing was changed.", hint="Run `holdfast store repair dir:s`.", file="x")
+
+    monkeypatch.setattr(repair.DirStore, "open", refuse)
+    with pytest.raises(StoreDamaged, match="No step of a repair") as caught:
+        repair.plan(str(tmp_path / "s"))
+    assert "store repair" not in str(caught.value)
+    assert "Restore the store from a copy" in caught.value.hint
+    assert caught.value.facts == {"file": "x"}

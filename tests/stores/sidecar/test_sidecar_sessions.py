@@ -141,6 +141,39 @@ def test_the_file_stays_small_and_forgets_those_first_that_were_closed(path, mon
     assert LockedSessions(path).gone({"no room", "late"}) == {"late"}
 
 
+def test_held_session_is_durable_with_its_file_before_anything_can_name_it(path, monkeypatch):
+    """After a power cut its slot is what tells that it is gone; without one its leases would have to run out."""
+    synced = []
+    real = os.fsync
+
+    def fsync(fd):
+        place = Path(f"/proc/self/fd/{fd}").readlink()
+        synced.append((str(place), place.read_bytes() if place.is_file() else b""))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    mine = LockedSessions(path)
+    mine.hold("a")
+    assert synced == [(path, Path(path).read_bytes()), (str(Path(path).parent), b"")]
+    synced.clear()
+    mine.hold("b")
+    assert synced == [(path, Path(path).read_bytes())]
+    mine.close()
+    assert LockedSessions(path).gone({"a", "b"}) == {"a", "b"}
+
+
+def test_session_whose_file_cannot_be_synced_is_held_all_the_same(path, monkeypatch):
+    def fails(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    mine = LockedSessions(path)
+    mine.hold("a")
+    assert seen_by_another(path, "a") == set()
+    mine.close()
+    assert seen_by_another(path, "a") == {"a"}
+
+
 def test_a_forked_child_holds_nothing_and_outlives_the_session(url):
     parent = start("forks", url)
     session_id, child = parent.stdout.readline().split()

@@ -29,6 +29,7 @@ from holdfast.model.records import TABLES
 from holdfast.model.schedules import NewSchedule
 from holdfast.model.templates import JobOptions, NewTemplate
 from holdfast.model.webhooks import NewWebhook
+from holdfast.stores.check_and_repair import check
 from holdfast.stores.protocol import Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.statements import COLUMNS
@@ -213,3 +214,24 @@ def _everything(path: Path) -> dict[str, list[object]]:
     kept["feed"] = list(store.feed(0))
     store.close()
     return kept
+
+
+def test_malformed_page_is_not_answered_with_the_advice_to_check(tmp_path):
+    path = tmp_path / "jobs.db"
+    fill(path)
+    text = bytearray(path.read_bytes())
+    text[4096 : 4096 + 8 * 4096] = b"\xff" * (8 * 4096)
+    path.write_bytes(text)
+    found = check(f"sqlite:{path}")
+    assert found
+    for one in found:
+        assert "store check" not in f"{one.message} {one.remedy}"
+        assert "copy" in one.remedy.lower()
+
+
+def test_file_that_is_no_database_is_not_answered_with_the_advice_to_check(tmp_path):
+    path = tmp_path / "jobs.db"
+    path.write_bytes(b"not a database" * 1000)
+    (found,) = check(f"sqlite:{path}")
+    assert found.code == "store_damaged"
+    assert "store check" not in f"{found.message} {found.remedy}"

@@ -110,7 +110,7 @@ def _schema(path: Path) -> set[tuple[str, str, str]]:
         return set(db.execute("SELECT type, name, sql FROM sqlite_schema"))
 
 
-STATEMENTS = sum(len(split(read_sql(f"sqlite-v{version}.sql"))) for version in (2, 3, 4)) + 3
+STATEMENTS = sum(len(split(read_sql(f"schema_v{version}.sql"))) for version in (2, 3, 4)) + 3
 
 
 @pytest.mark.parametrize("statement", range(STATEMENTS))

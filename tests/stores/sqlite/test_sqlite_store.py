@@ -340,7 +340,7 @@ def test_a_closed_store_says_so(store, engine):
 def test_closing_leaves_one_file_with_everything_in_it_beside_the_sessions(path, store, engine):
     engine.ask(enqueue("a"))
     store.close()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["jobs.db", "jobs.db-sessions"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["jobs.db", "jobs.db-seq", "jobs.db-sessions"]
     again = SqliteStore.open(path)
     assert names(again) == ["a"]
     again.close()

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from coordinators import running
 
+from holdfast.clock import SystemClock
 from holdfast.errors import PayloadTooLarge
 from holdfast.model.commands import Lease
 from holdfast.model.times import stamp
@@ -168,3 +169,61 @@ def test_who_asks_for_what_is_refused_is_not_on_the_roster(clock, odd):
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
         assert answer.json()["facts"]["field"] in odd
         assert httpx2.get(f"{serving.url}/api/v1/workers").json() == {"workers": []}
+
+
+def states(roster):
+    return {one.worker_id: one.state.value for one in roster.all()}
+
+
+@pytest.mark.parametrize("version", ["1.0.0", ""], ids=["speaking", "terse"])
+@pytest.mark.parametrize("sign", ["note", "stir", "lease"])
+def test_worker_of_an_earlier_opening_is_lost_until_it_is_heard_of(roster, clock, sign, version):
+    lives, dead = (msgspec.structs.replace(worker(name, clock), version=version) for name in ("lives", "dead"))
+    roster.note(lives)
+    roster.note(dead)
+    muster = Muster(roster, 10, NOTE)
+    assert states(roster) == {"dead": "lost", "lives": "lost"}
+    clock.advance(1)
+    now = stamp(clock.now())
+    match sign:
+        case "note":
+            muster.note(msgspec.structs.replace(lives, last_seen=now))
+        case "stir":
+            muster.stir("lives", now)
+        case "lease":
+            assert muster.meet(Lease(worker_id="lives", namespace="other"), now) is None
+            muster.know(muster.meet(Lease(worker_id="lives"), now))
+    assert states(roster) == {"dead": "lost", "lives": "ready"}
+    assert roster.all()[1] == msgspec.structs.replace(lives, last_seen=now)
+    assert muster.is_terse("lives") is (not version and sign != "note")
+
+
+def test_draining_worker_of_an_earlier_opening_drains_when_it_is_heard_of(roster, clock):
+    roster.note(worker("w", clock, state=WorkerState.DRAINING))
+    assert roster.ask("w", Wish.QUIET)
+    muster = Muster(roster, 10, NOTE)
+    assert (states(roster), roster.wish("w")) == ({"w": "lost"}, Wish.QUIET)
+    muster.stir("w", stamp(clock.now()))
+    assert (states(roster), roster.wish("w")) == ({"w": "draining"}, Wish.QUIET)
+
+
+def test_local_worker_is_judged_by_its_session_after_a_restart(roster, clock):
+    roster.note(worker("w", clock, session_id="s"))
+    Muster(roster, 10, NOTE)
+    assert states(roster) == {"w": "ready"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "wal", "dir"])
+def test_dead_worker_is_not_ready_after_a_restart_of_the_coordinator(tmp_path, kind):
+    url = f"{kind}:{tmp_path / 'store'}"
+    with running(url) as serving:
+        store = HttpStore.open(serving.url)
+        store.workers.note(worker("dead", SystemClock()))
+        assert [one.state for one in store.workers.all()] == ["ready"]
+        store.close()
+    with running(url) as serving:
+        store = HttpStore.open(serving.url)
+        assert [one.state for one in store.workers.all()] == ["lost"]
+        store.workers.note(worker("dead", SystemClock()))
+        assert [one.state for one in store.workers.all()] == ["ready"]
+        store.close()

@@ -227,7 +227,7 @@ def test_a_progress_that_makes_no_sense_fails_nothing(hf):
     assert msgspec.json.decode(run.progress) == {"fraction": 0.25}
     texts = [kept.line.text for kept in hf.engine.store.logs.read(run.run_id)]
     assert "progress: data of more than 4096 bytes is left out" in texts
-    assert any("not JSON" in text for text in texts)
+    assert any("data: object of type object cannot be encoded as JSON" in text for text in texts)
 
 
 def test_a_handler_knows_when_it_will_be_stopped(hf, clock):

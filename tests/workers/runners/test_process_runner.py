@@ -129,6 +129,13 @@ def test_memory_beyond_the_limit_fails_the_run_and_says_so(w):
     assert "memory limit is 419,430,400 bytes" in job.refresh().error
 
 
+def test_returned_value_that_cannot_be_encoded_fails_the_job_at_once(w, tmp_path):
+    job = app.odd_result_inside.enqueue(str(tmp_path / "calls"))
+    assert run(w, job) == [("FAILED", "bad_result", None)]
+    assert "result.rows[1].when: object of type object cannot be encoded as JSON" in job.refresh().error
+    assert (tmp_path / "calls").read_text() == "called\n"
+
+
 def test_outcomes_are_the_same_as_in_a_thread(w):
     jobs = [app.wants.enqueue(what) for what in ("error", "fatal", "exit")] + [app.odd_result.enqueue()]
     kinds = [kind for _, kind, _ in run(w, *jobs)]

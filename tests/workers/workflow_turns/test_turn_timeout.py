@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import sys, threading
-from holdfast.workers.workflow_turns.turn_timeout import Code
+from holdfast.workers.workflow_turns.threads import Code
 
 code, inside, go, ended = Code(), threading.Event(), threading.Event(), []
 

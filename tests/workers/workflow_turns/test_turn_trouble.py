@@ -546,3 +546,33 @@ def test_an_instance_of_large_input_goes_on_in_memory_and_no_turn_of_it_breaks(a
     app.wait()
     assert app.result() == 3_000_000
     assert not [record for record in caplog.records if record.message == "turn.broken"]
+
+
+# --- no threads -------------------------------------------------------------------------------------------------------
+
+
+def refuse_threads(monkeypatch, times):
+    """Have the system refuse the next threads for turns; return those it was asked for."""
+    asked, start = [], threading.Thread.start
+
+    def begin(thread):
+        if thread.name == "holdfast-turn":
+            asked.append(thread)
+            if len(asked) <= times:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    return asked
+
+
+def test_turn_that_gets_no_thread_is_given_back_and_its_worker_goes_on(real, monkeypatch):
+    @real.workflow
+    async def flow() -> int:
+        return 7
+
+    asked = refuse_threads(monkeypatch, times=2)
+    real.start(flow)
+    real.worker().start()
+    real.wait()
+    assert (real.result(), len(asked)) == (7, 3)

@@ -12,7 +12,8 @@ from holdfast.errors import ActivityError, ChildError, StepError
 from holdfast.failpoints import listening
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Status
-from holdfast.workers.workflow_turns.scheduler import LINGER_S, TurnDesk
+from holdfast.workers.workflow_turns.machine import LINGER_S, Phase
+from holdfast.workers.workflow_turns.scheduler import TurnScheduler
 from holdfast.workflows.api import context as face
 from holdfast.workflows.api.idempotency import idempotency_key
 
@@ -463,7 +464,7 @@ def test_what_was_decided_is_durable_although_a_step_hangs_in_the_only_thread_an
 
 def test_a_turn_that_ends_when_it_was_just_found_slow_is_committed_soon(app, monkeypatch):
     ends, found = threading.Event(), []
-    errands = TurnDesk.errands
+    errands = TurnScheduler.errands
 
     @app.workflow
     def slow() -> int:
@@ -471,17 +472,18 @@ def test_a_turn_that_ends_when_it_was_just_found_slow_is_committed_soon(app, mon
             pass
         return 1
 
-    def and_then_it_ends(desk, now):
-        was_coming = desk._coming
-        given = errands(desk, now)
-        if was_coming and not desk._coming and any(stint.code.since for stint in desk._stints.values()):
+    def and_then_it_ends(scheduler, now, jobs=0):
+        machine = scheduler._machine
+        was_coming = machine._coming
+        given = errands(scheduler, now, jobs)
+        if was_coming and not machine._coming and any(turn.phase is Phase.PLAYING for turn in machine.turns.values()):
             ends.set()
-            while not desk._outbox:
+            while not machine._outbox:
                 threading.Event().wait(0.001)
-            found.append(desk.due_at() - desk.now())
+            found.append(scheduler.due_at() - scheduler.now())
         return given
 
-    monkeypatch.setattr(TurnDesk, "errands", and_then_it_ends)
+    monkeypatch.setattr(TurnScheduler, "errands", and_then_it_ends)
     app.start(slow)
     app.settle()
     assert app.result() == 1

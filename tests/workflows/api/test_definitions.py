@@ -36,6 +36,7 @@ def define(function=flow, **options):
         {"turn_timeout_s": -1},
         {"max_turn_attempts": 0},
         {"on_nondeterminism": "ignore"},
+        {"on_error": "ignore"},
         {"function": with_id},
     ],
 )

@@ -158,6 +158,33 @@ def test_every_end_of_a_job_reaches_the_code_as_an_exception(details, kind):
     assert world.result() == kind.__name__
 
 
+@pytest.mark.parametrize("kind", [TIMEOUT, "total"])
+def test_activity_that_ran_out_of_time_is_a_timeout_error(kind):
+    world = World()
+
+    def work() -> int:
+        return 1
+
+    work = world.activity(work, total_timeout_s=30)
+
+    async def main() -> str:
+        try:
+            await work.call()
+        except TimeoutError as found:
+            return f"{type(found).__name__}: {found}"
+        return ""
+
+    world.start(world.workflow(main))
+    world._run_turn("i")
+    world._jobs.clear()  # nobody does it
+    if kind == TIMEOUT:
+        late = ErrorDetails(category=Category.APPLICATION, kind=TIMEOUT, message="ran longer than 5 s")
+        world.send(ActivityFailed(instance="i", execution_id=1, id=2, details=late))
+    world.settle()
+    assert world.result().startswith("ActivityTimeout: activity ")
+    assert ("longer than 5 s" if kind == TIMEOUT else "total timeout of 30 s") in world.result()
+
+
 @pytest.mark.parametrize("sticky", [True, False])
 def test_the_total_timeout_bounds_all_attempts(sticky):
     world = World(sticky=sticky)

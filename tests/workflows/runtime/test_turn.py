@@ -1,13 +1,15 @@
 """One batch of messages in, one commit out."""
 
 import asyncio
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import msgspec
 import pytest
 from flowskit import kinds_of
 
-from holdfast.errors import HistoryCorrupt
+from holdfast.errors import HistoryCorrupt, WorkflowNotAllowed
 from holdfast.model.error_details import CANCELLED, EXISTS
 from holdfast.model.workflows import event_kinds, work_items
 from holdfast.model.workflows.history import OrchestrationItem, Status
@@ -489,6 +491,71 @@ def test_what_clean_up_would_read_passes_to_the_next_execution(sticky, reader):
     world.signal("go")
     world.settle()
     assert world.result() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("way", ["async def", "def"])
+def test_finally_blocks_can_tell_that_the_workflow_only_leaves_this_process(way, caplog):
+    world, story = World(), []
+
+    def clean_up(seen):
+        story.append((seen, hf.is_leaving()))
+        hf.log.warning("cleaned up")
+        for effect in (lambda: hf.set_status("over"), lambda: subprocess.run(["true"], check=True)):
+            with suppress(WorkflowNotAllowed):
+                effect()
+                story.append("an effect")
+
+    async def waits() -> str:
+        try:
+            await hf.signal("go")
+        finally:
+            clean_up("main")
+        return "done"
+
+    async def main() -> str:
+        beside = asyncio.create_task(waits())
+        try:
+            return await beside
+        finally:
+            clean_up("outer")
+
+    def blocking() -> str:
+        try:
+            hf.signal("go")
+        finally:
+            clean_up("main")
+        return "done"
+
+    world.start(world.workflow(blocking if way == "def" else main))
+    world.settle()
+    world.forget()
+    assert story
+    assert {leaving for _, leaving in story} == {True}
+    assert caplog.records == []
+    story.clear()
+    world.signal("go")
+    world.settle()
+    assert world.result() == "done"
+    assert story[0] == ("main", False)
+    assert "cleaned up" in caplog.text
+
+
+def test_finally_blocks_of_an_ended_workflow_are_not_told_that_it_leaves(world):
+    story = []
+
+    async def leftover() -> None:
+        try:
+            await hf.signal("never")
+        finally:
+            story.append(hf.is_leaving())
+
+    async def main() -> None:
+        left = asyncio.create_task(leftover())
+        await asyncio.sleep(0)
+        assert left
+
+    world.run(world.workflow(main))
+    assert story == [False]
 
 
 def test_a_result_that_is_not_json_fails_the_workflow_with_kind_encoding(world):

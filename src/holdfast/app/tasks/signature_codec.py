@@ -16,8 +16,8 @@ import msgspec
 
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.json_decoders import reader_of
-from holdfast.model.json_values import plain_of
-from holdfast.model.payloads import fault_in, pack, ref_in
+from holdfast.model.json_values import members_of, plain_of
+from holdfast.model.payloads import MAX_DEPTH, cannot_be_encoded, pack, path_step, ref_in, refused_at
 
 #: What is the same in JSON.
 _SIMPLE = (str, int, float, bool, type(None))
@@ -58,11 +58,7 @@ class SignatureCodec:
         except TypeError as problem:
             raise InvalidArguments(f"{self._name}: {problem}. Nothing was stored.") from None
         plain = {name: _plain(value, self._types[name], name) for name, value in bound.arguments.items()}
-        try:
-            params = _content(pack(plain), "params")
-        except InvalidValue as problem:
-            problem.facts["path"] = fault_in(plain).removeprefix(".")
-            raise
+        params = _content(pack(plain), "params")
         call = self._decode(params)
         for name, value in bound.arguments.items():
             if not _comes_back(value, getattr(call, name)):
@@ -123,13 +119,15 @@ class SignatureCodec:
 
     def pack_result(self, value: Any) -> msgspec.Raw:
         """Give a result as JSON. Raises InvalidValue if it cannot be kept."""
-        plain = _plain(value, self._result, "result")
+        plain = _plain(value, self._result, "result", after="")
         payload = _content(pack(plain, "result"), "result")
-        if self._result is not Any and not _comes_back(value, self.unpack_result(payload)):
-            raise InvalidValue(
-                f"the result of {self._name}: a {type(value).__name__} would not come back as it was.",
-                hint="Return what the annotation says, or annotate what is returned.",
-            )
+        if self._result is not Any:
+            back = self.unpack_result(payload)
+            if not _comes_back(value, back):
+                path, changed = _changed(value, back)
+                problem = refused_at("result", path, f"a {type(changed).__name__} would not come back as it was")
+                problem.hint = "Return what the annotation says, or annotate what is returned."
+                raise problem
         return payload
 
     def unpack_result(self, result: msgspec.Raw) -> Any:
@@ -171,7 +169,7 @@ def _type_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
             return hint
 
 
-def _plain(value: Any, kind: Any, name: str) -> Any:
+def _plain(value: Any, kind: Any, name: str, after: str = " Nothing was stored.") -> Any:
     """Turn an annotated value into plain JSON values; leave others alone, to be refused if they are not plain."""
     if type(value) in _SIMPLE:
         return value
@@ -180,7 +178,31 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
     try:
         return list(value) if kind is list else _listed(plain_of(value, _to_json, str_keys=True))
     except (TypeError, ValueError, NotImplementedError, RecursionError) as problem:
-        raise InvalidValue(f"{name}: {problem}. Nothing was stored.", field=name) from None
+        path, why = _unencodable(value, problem)
+        raise refused_at(name, path, str(why), after) from None
+
+
+def _unencodable(value: Any, problem: Exception, depth: int = 0) -> tuple[str, Exception]:
+    """Give the path to what has no form in JSON inside an annotated value, and what its encoding raised. Slow."""
+    if depth < MAX_DEPTH:
+        for step, inner in members_of(value):
+            try:
+                plain_of(inner, _to_json, str_keys=True)
+            except Exception as found:  # noqa: BLE001 - the user's own code, as above
+                path, problem = _unencodable(inner, found, depth + 1)
+                return path_step(step) + path, problem
+    return "", problem
+
+
+def _changed(given: Any, back: Any, depth: int = 0) -> tuple[str, Any]:
+    """Give the path to what came back as something else, and the value there. Slow."""
+    if depth < MAX_DEPTH:
+        after = dict(members_of(back))
+        for step, inner in members_of(given):
+            if step in after and not _comes_back(inner, after[step]):
+                path, found = _changed(inner, after[step], depth + 1)
+                return path_step(step) + path, found
+    return "", given
 
 
 def _comes_back(given: Any, back: Any) -> bool:
@@ -217,7 +239,7 @@ def _to_json(value: Any) -> Any:
     """Encode what msgspec does not know: pydantic models, by their own rules."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise NotImplementedError(f"a {type(value).__name__} has no form in JSON")
+        raise NotImplementedError(cannot_be_encoded(value))
     # Under the names and in the forms that it takes itself when it is made from JSON.
     plain = dump(mode="json", by_alias=True, round_trip=True)
     # Secrets are dumped as stars, for one.

@@ -39,6 +39,7 @@ class Inside:
     history_size = staticmethod(context.history_size)
     should_continue_as_new = staticmethod(context.should_continue_as_new)
     is_replaying = staticmethod(context.is_replaying)
+    is_leaving = staticmethod(context.is_leaving)
     as_completed = staticmethod(context.as_completed)
     wait = staticmethod(context.wait)
     idempotency_key = staticmethod(context.idempotency_key)

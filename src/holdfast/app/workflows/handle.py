@@ -27,7 +27,7 @@ from holdfast.model.workflows.history import Event
 from holdfast.model.workflows.instances import Execution, InstanceStatus, execution_key
 from holdfast.model.workflows.work_items import CancelInstance, QueueMessage, WorkItem, encode_item
 from holdfast.rules.explain import Reason
-from holdfast.stores.protocol import InstanceQuery, View
+from holdfast.stores.protocol import InstanceQuery, StartQuery, View
 from holdfast.workflows.api.context import encoded
 from holdfast.workflows.api.definitions import packed_call
 from holdfast.workflows.api.operations import demand_instance_id, demand_signal_name
@@ -120,7 +120,7 @@ class Instance(Generic[R]):
         """Wait until the instance has ended.
 
         Raises TimeoutError after `timeout` seconds, saying what it waits for, which changes nothing; and at once the
-        NondeterminismError, HistoryCorrupt or InvalidArguments that blocks it.
+        NondeterminismError, WorkflowCodeError, HistoryCorrupt or InvalidArguments that blocks it.
         """
         return self._until("wait", lambda state: state.has_ended, timeout)
 
@@ -326,7 +326,10 @@ class Published:
 
 
 def listed(app: Holdfast, status: InstanceStatus | str | None, workflow: str | None, limit: int) -> list[Instance[Any]]:
-    """List instances that have had a turn, newest first. Raises InvalidValue for a status that is none."""
+    """List instances, newest first; before them those that no worker has begun yet (`status().has_begun`).
+
+    Raises InvalidValue for a status that is none.
+    """
     demand_outside("hf.instances")
     if limit < 1:
         raise InvalidValue(f"limit: {limit} is below 1.", field="limit")
@@ -336,7 +339,11 @@ def listed(app: Holdfast, status: InstanceStatus | str | None, workflow: str | N
     statuses = None if wanted is None else going if wanted is InstanceStatus.RUNNING else (wanted,)
     query = InstanceQuery(statuses=statuses, orchestration_name=workflow, limit=limit)
     with app.engine.read() as view:
-        return [Instance(app, found.instance_id) for found in view.instances(query)]
+        begun = [found.instance_id for found in view.instances(query)]
+        starts = view.unbegun(StartQuery(orchestration_name=workflow, limit=limit)) if wanted in (None, *going) else ()
+        # Of a coordinator each look is one of its own: an instance may begin between the two.
+        ids = dict.fromkeys([*(start.instance_id for start in starts), *begun])
+        return [Instance(app, instance_id) for instance_id in list(ids)[:limit]]
 
 
 def _status(name: str) -> InstanceStatus:

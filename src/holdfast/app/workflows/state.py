@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidArguments, WorkflowNotFound
-from holdfast.model.error_details import CORRUPT, NONDETERMINISM
+from holdfast.errors import HistoryCorrupt, HoldfastError, InvalidArguments, WorkflowCodeError, WorkflowNotFound
+from holdfast.model.error_details import CODE_ERROR, CORRUPT, NONDETERMINISM
 from holdfast.model.times import Timestamp
 from holdfast.model.workflows.block_reasons import blockage_of
 from holdfast.model.workflows.instances import OVER, Instance, InstanceStatus, Turn
@@ -55,6 +55,8 @@ class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
     forks: tuple[str, ...] = ()
     #: The access token that started it, or the instance above it; None: somebody of the machine, or a schedule.
     submitted_by: str | None = None
+    #: Whether its first turn has been run; until then it waits for a worker or its time.
+    has_begun: bool = True
 
     @property
     def has_ended(self) -> bool:
@@ -93,7 +95,7 @@ def state_of(view: State, blobs: Blobs, instance_id: str) -> InstanceState:
 
 
 def _awaited(view: State, instance_id: str) -> InstanceState | None:
-    start = next((one for one in view.beginnings(instance_id) if one.parked is None), None)
+    start = next((one for one in view.beginnings(instance_id) if one.is_to_begin), None)
     if start is None or start.orchestration is None:
         return None
     return InstanceState(
@@ -111,6 +113,7 @@ def _awaited(view: State, instance_id: str) -> InstanceState | None:
         completed_at=None,
         parent=start.parent_instance_id,
         submitted_by=start.submitted_by,
+        has_begun=False,
     )
 
 
@@ -126,6 +129,9 @@ def error_of(instance_id: str, blocked: Blocked) -> HoldfastError:
     """Give what blocks an instance as an exception."""
     if blocked.kind == NONDETERMINISM:
         return nondeterminism_of(blocked.text, instance_id)
+    if blocked.kind == CODE_ERROR:
+        message = blocked.text.removesuffix(f"\n  {WorkflowCodeError.default_hint}")
+        return WorkflowCodeError(message, instance=instance_id)
     if blocked.kind == CORRUPT:
         hint = f"End it with `holdfast workflows fail {instance_id}`, or restore the store from a copy."
         return HistoryCorrupt(f"instance {instance_id!r} is blocked: {blocked.text}", hint=hint, instance=instance_id)

@@ -19,15 +19,17 @@ from holdfast.cli.render.terminal import safe, say
 from holdfast.cli.store_access.target import PATIENCE_S, existing, now, store_option, target
 from holdfast.clock import SystemClock
 from holdfast.engine.health import ailments
+from holdfast.engine.hold_lengths import granted_lengths, last_event_at, was_set_back
 from holdfast.errors import StoreDamaged
 from holdfast.journal.repair import Problem
 from holdfast.model.jobs import JobStatus
 from holdfast.model.schedules import Schedule
+from holdfast.model.times import stamp
 from holdfast.model.workers import WorkerState
 from holdfast.model.workflows.instances import InstanceStatus
-from holdfast.stores.diagnostics import measure, summary, weak_points
+from holdfast.stores.diagnostics import clock_behind, measure, summary, weak_points
 from holdfast.stores.opening import open_store
-from holdfast.stores.protocol import Finding, Store, View
+from holdfast.stores.protocol import Elsewhere, Finding, Store, View
 from holdfast.stores.wal import finding
 
 #: Extras of the package → what they bring.
@@ -67,13 +69,18 @@ def _examine(url: str) -> tuple[list[Finding], Lines]:
     except StoreDamaged as damage:
         return [finding(Problem.of(damage))], _versions()
     try:
-        at = now()
-        # Of a coordinator's store only the work is seen from here, not the disk it lies on.
-        vitals = None if where.is_elsewhere else measure(url, where, store, clock.monotonic() - began, clock)
-        place = ([], [("coordinator", url)]) if vitals is None else (weak_points(vitals, at), summary(vitals))
+        # A coordinator decides by its own clock. Of its store only the work is seen from here, not the disk.
+        if isinstance(store, Elsewhere):
+            at = stamp(store.clock.now())
+            place, looked_at = clock_behind(last_event_at(store), at, "the coordinator"), [("coordinator", url)]
+        else:
+            at = now()
+            vitals = measure(url, where, store, clock.monotonic() - began, clock)
+            place, looked_at = weak_points(vitals, at), [*summary(vitals)]
+        granted = granted_lengths(store) if was_set_back(store, at) else None
         with store.read() as view:
-            findings = [*place[0], *ailments(view, at, store.workers.all())]
-            return findings, [*_versions(), *place[1], *_work(view, store)]
+            findings = [*place, *ailments(view, at, store.workers.all(), granted)]
+            return findings, [*_versions(), *looked_at, *_work(view, store)]
     finally:
         store.close()
 

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.cli.render.output import encoded, output_for, output_options
 from holdfast.cli.render.terminal import Screen, put, safe
 from holdfast.cli.store_access.target import Reader, store_option, target
+from holdfast.engine.views.feed import published_feed
 from holdfast.errors import InvalidValue
 from holdfast.stores.protocol import Entry
 
@@ -42,7 +43,7 @@ def tail(*, count: int, after: int | None, follow: bool, output: str) -> None:
             position = _before_last(reader, count, view.seq) if after is None else after
         while True:
             with reader.look():
-                for entry in reader.store.feed(position):
+                for entry in published_feed(reader.store, position):
                     put(_shown(entry, out.screen) if out.form == "table" else encoded(entry))
                     position = entry.seq
             if not follow:

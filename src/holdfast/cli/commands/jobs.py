@@ -20,6 +20,7 @@ from holdfast.cli.store_access.target import Target, now, store_options, target
 from holdfast.cli.store_access.visibility import SeenReasons, reasons_seen, say_left_out, workers_seen
 from holdfast.clock import SystemClock
 from holdfast.engine.blob_content import fetch
+from holdfast.engine.engine import located
 from holdfast.engine.reasons import Reasons
 from holdfast.errors import InvalidArguments, JobNotFound
 from holdfast.model.commands import Bury, Cancel, Command, Enqueue, Move, NewJob, Retry, Update
@@ -94,7 +95,10 @@ def show_jobs(*, ids: tuple[str, ...], only: str | None, watch: float | None, ou
     def look(view: View, store: Store) -> Shown:
         at, workers = now(), workers_seen(store)
         reasons, said = SeenReasons(view, store, at, workers), progresses(workers or ())
-        known = [(job, reasons.of(job), view.runs(job.job_id)) for job in find_all(view, place, words)]
+        known = [
+            (job, reasons.of(job), [located(run, store.logs) for run in view.runs(job.job_id)])
+            for job in find_all(view, place, words)
+        ]
         found = [job_rows.Known(*one, said.get(one[2][-1].run_id) if one[2] else None) for one in known]
         if workers is None and any(one.job.status is JobStatus.RUNNING for one in found):
             say_left_out("how far a run is")

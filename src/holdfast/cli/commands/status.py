@@ -20,6 +20,7 @@ from holdfast.cli.store_access.visibility import say_left_out, seen
 from holdfast.model.jobs import JobStatus
 from holdfast.model.times import seconds_between
 from holdfast.rules.explain import COUNTED
+from holdfast.rules.jobs.retention import FAILED_S
 from holdfast.stores.protocol import Durability, Store, View
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def _page(scene: Scene, standing: Standing, screen: Screen) -> list[str]:
         "decisions": scene.questions and _asked(scene.questions),
         "reserved": ", ".join(row.name for row in scene.queues if row.reservation is not None),
         "set aside": scene.set_aside and _quarantined(scene),
+        "adopted": _adopted(scene),
         "opened": recovery_told(standing.last_recovery, standing.replay),
         "recovery": recovery and _recovered(recovery.leases, ago(seconds_between(recovery.at, scene.at))),
         "feed": str(scene.seq),
@@ -98,6 +100,15 @@ def _asked(questions: int) -> str:
 def _quarantined(scene: Scene) -> str:
     files = f"{scene.set_aside} file{'s' * (scene.set_aside != 1)} that could not be used"
     return f"{files}; see `holdfast store repair {scene.store}`"
+
+
+def _adopted(scene: Scene) -> str:
+    """Tell of adopted jobs, for as long as some of them may be there."""
+    found = scene.adopted
+    if found is None or seconds_between(found.at, scene.at) > FAILED_S:
+        return ""
+    ended = f"{found.completed} completed and {found.failed} failed jobs of another program"
+    return f"{ended} on {found.at[:10]}; retention counts from then"
 
 
 def _recovered(leases: int, when: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import suppress
 
@@ -69,15 +70,13 @@ def repair(url: str, yes: bool, accept_snapshot: bool) -> None:  # noqa: FBT001 
     --yes.
     """
     plan = _plan(url, accept_snapshot=accept_snapshot)
-    for line in plan.lines:
+    for line in plan.apply() if yes and plan.is_needed else plan.lines:
         click.echo(line)
-    if not plan.is_needed:
-        return
-    if not yes:
-        click.echo("Nothing was changed. Run it again with --yes to do this.", err=True)
+    if plan.is_needed and not yes:
+        flags = "--accept-snapshot --yes" if accept_snapshot else "--yes"
+        command = f"holdfast store repair {flags} {shlex.quote(url)}"
+        click.echo(f"Nothing was changed. Run `{command}` to do this.", err=True)
         sys.exit(1)
-    for line in plan.apply():
-        click.echo(line)
 
 
 def _plan(url: str, *, accept_snapshot: bool) -> check_and_repair.Plan:

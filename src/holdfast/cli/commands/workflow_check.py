@@ -18,7 +18,7 @@ from holdfast.cli.render.output import Record, output_for, output_options
 from holdfast.cli.render.tables import Column, lines
 from holdfast.cli.render.terminal import put, safe, say
 from holdfast.cli.store_access.target import store_option, store_options, target
-from holdfast.errors import HoldfastError, InvalidValue, NondeterminismError
+from holdfast.errors import HoldfastError, InvalidValue, NondeterminismError, WorkflowCodeError
 from holdfast.model.workflows.instances import OVER
 from holdfast.stores.protocol import InstanceQuery
 from holdfast.workflows.determinism.lint import lint
@@ -147,7 +147,7 @@ def replay(*, app: str, source: str, until: int | None, debug: bool, output: str
     file = _source(source)
     try:
         result = replay_file(file, application.workflows, until=until, pause=_debug if debug else None)
-    except NondeterminismError as difference:
+    except (NondeterminismError, WorkflowCodeError) as difference:
         found: Record = {"code": difference.code, "message": str(difference), **difference.facts}
         out.record(found, lambda: [safe(line) for line in found["message"].splitlines()], key="instance")
         raise click.exceptions.Exit(FOUND) from None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from holdfast.app.workflows.decisions import DecisionState
 from holdfast.app.workflows.state import InstanceState
 from holdfast.cli.render import status_labels
-from holdfast.model.error_details import CORRUPT, INPUT
+from holdfast.model.error_details import CODE_ERROR, CORRUPT, INPUT
 from holdfast.model.ids import JobId
 from holdfast.model.workflows.instances import InstanceStatus
 from holdfast.rules.explain import Reason
@@ -93,6 +93,12 @@ def _blocked(reason: Reason, name: str) -> list[Way]:
         return [("see what is damaged", "holdfast store check"), fail]
     if reason.holder == INPUT:
         return [("go on, with code that takes its input", "holdfast worker APP"), fail]
+    if reason.holder == CODE_ERROR:
+        return [
+            ("see the error with the code you have", f"holdfast workflows replay APP {name}"),
+            ("go on, with code that gets further", "holdfast worker APP"),
+            fail,
+        ]
     return [
         ("see the difference with the code you have", f"holdfast workflows replay APP {name}"),
         ("go on, with code that does what was recorded", "holdfast worker APP"),

@@ -78,7 +78,7 @@ class Pulse:
             self._since = self._since or entry.ts
             if tag.type in _COUNTED:
                 self._seen.append((entry.ts, tag.type))
-            if tag.type == _LOST and tag.reason == "restart":
+            if tag.type == _LOST and tag.reason in ("restart", "not_begun"):
                 self._recovered(entry.ts)
 
     def _recovered(self, at: Timestamp) -> None:

@@ -19,7 +19,7 @@ from holdfast.model.jobs import JobStatus
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Progress, WorkerState
-from holdfast.stores.protocol import Durability, HandMade, Store, View
+from holdfast.stores.protocol import Adopted, Adopting, Durability, HandMade, Store, View
 
 
 class Scene(NamedTuple):
@@ -42,6 +42,8 @@ class Scene(NamedTuple):
     staff: Sequence[Staff] | None
     #: Files of a store that people may write to, which could not be used.
     set_aside: int = 0
+    #: What another program had left here when this became a store.
+    adopted: Adopted | None = None
     #: Instances that run, as far as anybody counts.
     #: None: workflows are not for whoever asks.
     instances: int | None = 0
@@ -91,6 +93,7 @@ def gather(view: View, store: Store, place: Target, pulse: Pulse) -> Scene:
         progress={one.job.job_id: said[one.run_id] for one in held if one.run_id in said},
         staff=None if workers is None else staff(held, known),
         set_aside=store.set_aside() if isinstance(store, HandMade) else 0,
+        adopted=store.adopted if isinstance(store, Adopting) else None,
         instances=None if going is None else len(going),
         questions=open_decisions(view, going or ()),
     )
@@ -113,6 +116,7 @@ def scene_record(scene: Scene) -> Record:
         "reservations": [row.reservation for row in scene.queues if row.reservation is not None],
         "workers": scene.workers(),
         "set_aside": scene.set_aside,
+        "adopted": scene.adopted,
         "taken_back": scene.recovery,
         "queues": [msgspec.structs.asdict(row) for row in scene.queues],
     }

@@ -36,6 +36,8 @@ class LeaseExtended(Fact, frozen=True, kw_only=True, tag="lease:extended"):
     job_id: JobId
     token: Token
     lease_expires_at: Timestamp
+    #: The new deadline, if the clock jumped and it moved along; else None.
+    deadline_at: Timestamp | None = None
 
 
 class LeaseExpired(Fact, frozen=True, kw_only=True, tag="lease:expired"):
@@ -43,7 +45,7 @@ class LeaseExpired(Fact, frozen=True, kw_only=True, tag="lease:expired"):
 
     job_id: JobId
     token: Token
-    #: timeout, restart, deadline, clock_jump; or damaged: it had no run.
+    #: timeout, restart, deadline, clock_jump, not_begun; or damaged: it had no run.
     reason: str
     #: Whether it counts towards `max_expiries`.
     counted: bool
@@ -128,6 +130,8 @@ class JobCancelled(Fact, frozen=True, kw_only=True, tag="job:cancelled"):
     token: Token | None = None
     #: The handler itself asked for it.
     gave_up: bool = False
+    #: The workflow that waits for the job is not told.
+    untold: bool = False
     artifacts: msgspec.Raw = NULL
     progress: msgspec.Raw = NULL
 

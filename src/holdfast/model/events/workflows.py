@@ -57,10 +57,11 @@ class MessageUnparked(Fact, frozen=True, kw_only=True, tag="message:unparked"):
 
 
 class MessageDropped(Fact, frozen=True, kw_only=True, tag="message:dropped"):
-    """It is gone without having been delivered."""
+    """It is gone, and no event of a history records it."""
 
     message: int
-    #: One word: cancelled (a timer), orphan, ended, deleted (who asked for this start is gone).
+    #: `cancelled` (a timer), `orphan`, `ended`, `deleted` (its sender is gone). Of a turn that used it: `woke` and
+    #: `resumed` (it only began the turn), `continued` (the next execution gets it). Else why the turn ignored it.
     reason: str
 
 
@@ -112,7 +113,7 @@ class TurnExpired(Fact, frozen=True, kw_only=True, tag="turn:expired"):
 
     instance_id: str
     token: Token
-    #: timeout, restart or clock_jump.
+    #: timeout, restart, clock_jump or not_begun.
     reason: str
     counted: bool
     #: As of a turn that is given back.
@@ -144,7 +145,10 @@ class Closed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
-    """A turn's results are durable, its messages are gone. The events that follow in the group are the rest of it."""
+    """A turn's results are durable, and the messages it handled are gone.
+
+    The events that follow in the group are the rest of it.
+    """
 
     instance_id: str
     execution_id: int
@@ -172,8 +176,10 @@ class TurnCommitted(Fact, frozen=True, kw_only=True, tag="turn:committed"):
     kept_keys: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     closed: tuple[Closed, ...] = ()
-    #: The holder goes on, without messages, until then.
+    #: The holder goes on until then.
     held_until: Timestamp | None = None
+    #: Messages of the lock that this commit has not handled: they stay in the queue.
+    kept: tuple[int, ...] = ()
     #: It is over, and goes then; None: as the store says.
     keep_until: Timestamp | None = None
 

@@ -14,6 +14,7 @@ from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Backoff, RetryMode
 from holdfast.model.payloads import EMPTY, NULL
 from holdfast.model.times import Timestamp
+from holdfast.model.workflows.history import HandledMessage
 from holdfast.model.workflows.instances import InstanceStatus
 
 # --- what commands carry ----------------------------------------------------------------------------------------------
@@ -142,12 +143,19 @@ class FetchTurn(FlowOrder, frozen=True, kw_only=True, tag="fetch_turn"):
     session_id: str | None = None
     #: Only executions pinned to none, or to one of these; None: any.
     versions: tuple[VersionRange, ...] | None = None
+    #: How much the worker holds already, jobs and turns. None: it does not say.
+    holds: int | None = None
+    #: Some of that was lost once, and has run for a moment only.
+    on_trial: bool = False
 
 
 class FetchMore(FlowOrder, frozen=True, kw_only=True, tag="fetch_more"):
     """Take what came in since, under a lock that is held."""
 
     token: Token
+    #: Numbers of the messages that the holder has in hand. What the lock holds besides is handed out again: an answer
+    #: may have been lost. None: only what the lock does not hold yet.
+    having: tuple[int, ...] | None = None
 
 
 class AckTurn(FlowOrder, frozen=True, kw_only=True, tag="ack_turn"):
@@ -163,6 +171,8 @@ class AckTurn(FlowOrder, frozen=True, kw_only=True, tag="ack_turn"):
     cancelled: tuple[str, ...] = ()
     #: Event ids of this execution whose queued timers go.
     cancelled_timers: tuple[int, ...] = ()
+    #: The messages that leave the queue; others stay with the lock, or are free again. None: all that the lock holds.
+    handled: tuple[HandledMessage, ...] | None = None
     #: Keep the lock so long instead of letting go; or keep it with the end it has.
     hold_s: float | None = None
     keep: bool = False

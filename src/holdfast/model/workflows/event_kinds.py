@@ -170,6 +170,15 @@ class QueueEventDelivered(Kind, frozen=True, kw_only=True, tag=True):
     data: str
 
 
+class SignalRejected(Kind, frozen=True, kw_only=True, tag=True):
+    """A signal was set aside: its data are not of the type that the code waited for. Ours."""
+
+    name: str
+    #: Signals are numbered as they come in, from 1; those carried over come first.
+    number: int
+    reason: str
+
+
 class ExternalSubscribed(Kind, frozen=True, kw_only=True, tag=True):
     """Kept when found; our runtime does not write it."""
 
@@ -296,6 +305,7 @@ AnyKind = (
     | SubOrchestrationCancelRequested
     | ExternalEvent
     | QueueEventDelivered
+    | SignalRejected
     | ExternalSubscribed
     | QueueSubscribed
     | ExternalSubscribedCancelled

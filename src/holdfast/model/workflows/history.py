@@ -99,6 +99,16 @@ class OrchestrationItem(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
 
 
+class HandledMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """How a turn has handled one message: recorded by an event of the same commit, or by none, with the reason."""
+
+    #: Its number in the queue.
+    message: int
+    event_id: int | None = None
+    #: Why no event records it. The feed says so.
+    reason: str | None = None
+
+
 class TurnCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The arguments of one ack: all of it becomes durable, or none."""
 
@@ -111,6 +121,8 @@ class TurnCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cancelled_activities: tuple[ScheduledActivityIdentifier, ...] = ()
     #: Event ids whose queued TimerFired goes.
     cancelled_timers: tuple[int, ...] = ()
+    #: The messages that leave the queue with this commit; None: all that the lock holds.
+    handled: tuple[HandledMessage, ...] | None = None
 
 
 # --- what management shows --------------------------------------------------------------------------------------------

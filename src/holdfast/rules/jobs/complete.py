@@ -17,7 +17,7 @@ from holdfast.model.times import Timestamp, later
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.jobs.dispatch_order import back
 from holdfast.rules.jobs.leases import already, expiry_events, is_live, lapse_reason, lost, not_holding, reported_before
-from holdfast.rules.jobs.retry import delay_s, is_last_attempt, successor
+from holdfast.rules.jobs.retry import delay_s, is_final_kind, is_last_attempt, successor
 from holdfast.rules.random_source import Draws
 from holdfast.rules.reservations.direct import as_direct
 from holdfast.rules.state import State
@@ -85,7 +85,7 @@ def _complete(job: Job, report: Complete) -> Decision:
 
 def _fail(state: State, job: Job, report: Fail, now: Timestamp, draws: Draws) -> Decision:
     attempts = job.attempts + 1
-    final = report.fatal or is_last_attempt(job)
+    final = report.fatal or is_final_kind(report.error_kind) or is_last_attempt(job)
     cancelled = job.cancel_requested_at is not None
     chained = job.retry_mode is RetryMode.CHAIN
     not_before: Timestamp | None = None

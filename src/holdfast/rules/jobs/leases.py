@@ -32,6 +32,7 @@ from holdfast.rules.fold import LOST, after_grant
 from holdfast.rules.idempotency import remember_grants, seen_before
 from holdfast.rules.jobs.limits import Places
 from holdfast.rules.jobs.retry import automatic_heir, successor
+from holdfast.rules.jobs.suspects import Company, Verdict, lost_in_a_row, waited_since_loss
 from holdfast.rules.random_source import Draws
 from holdfast.rules.reservations.commands import all_lapsed, lapsed_in_the_way, local_holders, of_dead
 from holdfast.rules.state import Lane, State
@@ -41,6 +42,8 @@ from holdfast.rules.workflows.sessions import claim, may_take
 DEADLINE_SLACK_S = 10
 #: How many lapsed things one Lease clears out of its way.
 IN_THE_WAY = 100
+#: Reasons of an expiry that are not held against a job: the clock jumped; its handler had not begun.
+UNCOUNTED = frozenset({"clock_jump", "not_begun"})
 
 
 # --- grant ------------------------------------------------------------------------------------------------------------
@@ -63,6 +66,8 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
     claims: list[Event] = []
     token = authority.last_token
     until = Moments(now)
+    company = Company(command.holds, on_trial=command.on_trial)
+    alone_next: JobId | None = None
     for job in places.candidates(command.job_types):
         # A clock that was set back makes a job wait again that had been made ready.
         if job.direct or (job.not_before is not None and job.not_before > now):
@@ -73,17 +78,26 @@ def decide_lease(state: State, command: Lease, now: Timestamp, draws: Draws) -> 
             if len(events) - len(grants) < IN_THE_WAY:
                 events.append(_skip(job, command.cmd, draws))
             continue
+        lost_before = lost_in_a_row(state, job)
+        verdict = company.judge(lost_before, waited_since_loss(state, job, now) if lost_before else 0.0)
+        if verdict is Verdict.STOP:
+            alone_next = job.job_id
+            break
+        if verdict is Verdict.SKIP:
+            continue
         places.take(job)
         token = Token(token + 1)
         event = granted(job, command, until, token, RunId(draws.new_id()))
         events.append(event)
         claims += claim(state, job, command.worker_id, job.lease_s, now)
-        grants.append(Grant(after_grant(job, event, now), event.run_id, token, until.left(event.lease_expires_at)))
-        if len(grants) == command.n:
+        left_s = until.left(event.lease_expires_at)
+        grants.append(Grant(after_grant(job, event, now), event.run_id, token, left_s, lost_before))
+        if len(grants) == command.n or company.is_closed:
             break  # before the next is looked for: it may stand behind many that must wait
+    leased = Leased(grants=tuple(grants), held_back=company.has_skipped, alone_next=alone_next)
     if grants and command.cmd:
         events.append(remember_grants(command, now, max(grant.lease_s for grant in grants)))
-    return answer(Leased(grants=tuple(grants)), *lapsed, *events, *claims)
+    return answer(leased, *lapsed, *events, *claims)
 
 
 def current_grant(state: State, job: Job, now: Timestamp) -> Grant:
@@ -92,7 +106,7 @@ def current_grant(state: State, job: Job, now: Timestamp) -> Grant:
     assert run is not None
     assert job.token is not None
     assert job.lease_expires_at is not None
-    return Grant(job, run.run_id, job.token, _left(job.lease_expires_at, now))
+    return Grant(job, run.run_id, job.token, _left(job.lease_expires_at, now), lost_in_a_row(state, job))
 
 
 class Moments(dict[float, Timestamp]):
@@ -270,7 +284,7 @@ def expiry_events(
     assert job.token is not None
     if reason == "timeout" and job.deadline_at is not None and now >= job.deadline_at:
         reason = "deadline"
-    counted = reason != "clock_jump"
+    counted = reason not in UNCOUNTED
     expiries = job.expiries + counted
     used_up = counted and job.max_expiries is not None and expiries >= job.max_expiries
     follows: JobId | None = None
@@ -278,7 +292,7 @@ def expiry_events(
         to = JobStatus.CANCELLED
     elif used_up or job.direct:
         to = JobStatus.DEAD
-    elif job.retry_mode is RetryMode.CHAIN:
+    elif job.retry_mode is RetryMode.CHAIN and reason != "not_begun":
         to, follows = JobStatus.FAILED, JobId(draws.new_id())
     else:
         to = JobStatus.QUEUED
@@ -327,7 +341,7 @@ def decide_expire(state: State, command: Expire, now: Timestamp, draws: Draws) -
             return answer(Swept(count=count, more=True), *events)
         events.append(_skip(job, command.cmd, draws))
         count += 1
-    for event in all_lapsed(state, now, command.cmd):
+    for event in all_lapsed(state, now, command.cmd, command.overdue_reservations):
         if count == command.limit:
             return answer(Swept(count=count, more=True), *events)
         events.append(event)
@@ -344,6 +358,7 @@ def _due_jobs(state: State, lane: Lane, now: Timestamp) -> Iterator[Job]:
 def decide_end_sessions(state: State, command: EndSessions | EndSession, now: Timestamp, draws: Draws) -> Decision:
     """End what openings hold whose processes are provably gone: the one named, or all others."""
     events: list[Event] = []
+    unbegun = frozenset(command.unbegun)
     count = 0
     for held in local_holders(state):
         if (held.session_id == command.session_id) is isinstance(command, EndSessions):
@@ -351,7 +366,8 @@ def decide_end_sessions(state: State, command: EndSessions | EndSession, now: Ti
         if count == command.limit:
             return answer(Swept(count=count, more=True), *events)
         if isinstance(held, Job):
-            events.extend(expiry_events(held, now, "restart", command.cmd, draws))
+            reason = "not_begun" if held.token in unbegun and not held.direct else "restart"
+            events.extend(expiry_events(held, now, reason, command.cmd, draws))
         else:
             events.append(of_dead(held, command.cmd))
         count += 1

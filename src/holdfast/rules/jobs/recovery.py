@@ -24,8 +24,8 @@ from holdfast.model.outcomes import Mended, Swept
 from holdfast.model.times import FOREVER, Timestamp, later
 from holdfast.rules.decision import Decision, answer, deny
 from holdfast.rules.jobs.dispatch_order import back
-from holdfast.rules.jobs.leases import expiry_events
-from holdfast.rules.jobs.retry import delay_s, is_last_attempt, successor
+from holdfast.rules.jobs.leases import UNCOUNTED, expiry_events
+from holdfast.rules.jobs.retry import delay_s, is_final_kind, is_last_attempt, successor
 from holdfast.rules.random_source import Draws
 from holdfast.rules.state import Lane, State
 
@@ -68,7 +68,7 @@ def unfollowed(state: State) -> Iterator[Job]:
     """Walk the jobs of chains that should have a successor and have none."""
     for job in state.unfollowed():
         run = state.last_run(job.job_id)
-        if job.attempts < job.max_attempts and not job.direct and (run is None or run.error_kind != "fatal"):
+        if job.attempts < job.max_attempts and not job.direct and (run is None or not is_final_kind(run.error_kind)):
             yield job
 
 
@@ -111,7 +111,7 @@ def _counted(job: Job, run: Run) -> Job:
         case RunStatus.FAILED:
             return replace(job, attempts=job.attempts + 1, error=run.error)
         case RunStatus.LOST:
-            return replace(job, expiries=job.expiries + (run.reason != "clock_jump"), error=run.error)
+            return replace(job, expiries=job.expiries + (run.reason not in UNCOUNTED), error=run.error)
         case _:
             return replace(job, snoozes=job.snoozes + (run.reason == "snoozed"))
 
@@ -126,7 +126,7 @@ def _after(gained: Job, job: Job, run: Run) -> tuple[JobStatus, bool]:
     if job.cancel_requested_at is not None or run.reason in ("gave_up", "cancelled"):
         return JobStatus.CANCELLED, False
     if run.status is RunStatus.FAILED:
-        if run.error_kind == "fatal" or is_last_attempt(job):
+        if is_final_kind(run.error_kind) or is_last_attempt(job):
             return JobStatus.FAILED, False
         return (JobStatus.FAILED if chained else JobStatus.QUEUED), True
     if run.status is RunStatus.LOST:

@@ -58,6 +58,15 @@ def is_last_attempt(job: Job) -> bool:
     return job.attempts + 1 >= job.max_attempts or job.direct
 
 
+def is_final_kind(error_kind: str | None) -> bool:
+    """Tell whether a failure of this kind ends the job, whatever attempts are left.
+
+    `bad_result`: the handler has done its work and returned a value that cannot be encoded. Another attempt would
+    repeat the effect, and return the same.
+    """
+    return error_kind in ("fatal", "bad_result")
+
+
 def automatic_heir(state: State, job: Job) -> JobId | None:
     """Give the job that carries on after this one by itself, or None."""
     heirs = (heir.job_id for heir in state.successors(job.job_id) if heir.retry_kind is RetryKind.AUTO)

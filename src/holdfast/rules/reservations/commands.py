@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from holdfast.errors import IdReused, InvalidOperation, ReservationConflict, ReservationNotFound
-from holdfast.model.commands import ReleaseReservation, RenewReservation, Reserve
+from holdfast.model.commands import OverdueHold, ReleaseReservation, RenewReservation, Reserve
 from holdfast.model.events import (
     Event,
     ReservationAcquired,
@@ -175,11 +175,19 @@ def lapsed_in_the_way(state: State, namespace: str, queues: Iterable[str], now: 
             yield from _lapse(found, now, cmd)
 
 
-def all_lapsed(state: State, now: Timestamp, cmd: str) -> Iterator[Event]:
-    """End every reservation whose time is over, earliest first."""
+def all_lapsed(state: State, now: Timestamp, cmd: str, overdue: Iterable[OverdueHold] = ()) -> Iterator[Event]:
+    """End the reservations whose seconds have passed by a monotonic clock, then those that the wall clock has ended."""
+    late: set[str] = set()
+    for hold in overdue:
+        found = state.get(Reservation, hold.id)
+        is_held = found is not None and found.status is ReservationStatus.ACTIVE and found.expires_at == hold.until
+        if found is not None and is_held and hold.id not in late:
+            late.add(hold.id)
+            yield _expiry(found, "timeout", cmd)
     for record in state.due(Lane.RESERVATION, now):
         assert isinstance(record, Reservation)
-        yield _expiry(record, "timeout", cmd)
+        if record.reservation_id not in late:
+            yield _expiry(record, "timeout", cmd)
 
 
 def local_holders(state: State) -> Iterator[Job | Reservation]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from holdfast.errors import IdReused, LeaseLost, UnknownLease
 from holdfast.model.command_base import Order
 from holdfast.model.commands import ClockJump, Complete, Extend, Fail, GiveUp, NewJob, Release
-from holdfast.model.events import JobCancelled, JobCreated
+from holdfast.model.events import Event, JobCancelled, JobCreated
 from holdfast.model.ids import RunId, Token
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Done, Grant, Leased, Refusal, Reported, refuse
@@ -157,11 +159,18 @@ def decide_ack_activity(
             job_id=job.job_id, token=command.token, result=command.result, cmd=command.cmd, actor=command.actor
         )
     decision = decide_report(state, report, now, draws, jump)
+    if command.completion is None:
+        decision = answer(decision.outcome, *map(_untold, decision.events))
     ended = isinstance(decision.outcome, Reported) and decision.outcome.successor is None
     post = Post(state, command, now)
     if ended and command.completion is not None and decision.outcome.job_status != "QUEUED":  # type: ignore[union-attr]  # a Reported
         post.send(command.completion, tells_of=job.job_id)
     return answer(decision.outcome, *decision.events, *post.events, *heard_of(state, job, now))
+
+
+def _untold(event: Event) -> Event:
+    """Mark the end of a job as one that nobody is told of."""
+    return msgspec.structs.replace(event, untold=True) if isinstance(event, JobCancelled) else event
 
 
 def decide_abandon_activity(state: State, command: AbandonActivity, now: Timestamp, draws: Draws) -> Decision:

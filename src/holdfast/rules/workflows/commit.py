@@ -26,7 +26,7 @@ from holdfast.model.outcomes import Done, Refusal, refuse
 from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp, later
 from holdfast.model.workflows.commands import AckTurn, AppendHistory, Delta, Metadata
-from holdfast.model.workflows.history import Status
+from holdfast.model.workflows.history import HandledMessage, Status
 from holdfast.model.workflows.instances import (
     MAX_KEYS,
     OVER,
@@ -63,6 +63,9 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     problem = commit.problem(command.delta, command.metadata)
     if problem is not None:
         return answer(problem)
+    unaccounted = _unaccounted(command, turn)
+    if unaccounted is not None:
+        return answer(unaccounted)
     keys = commit.keys(command.delta)
     if isinstance(keys, Refusal):
         return answer(keys)
@@ -70,6 +73,9 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     if command.hold_s is not None:
         held_until = later(now, command.hold_s)
     committed = commit.event(command.delta, command.metadata, turn, keys, held_until)
+    # Most commits are those of a step, and of a lock that holds no message.
+    if turn.messages and command.handled is not None and (kept := _kept(turn, command.handled)):
+        committed = msgspec.structs.replace(committed, kept=kept)
     over = commit.ends(command.metadata) and committed.status in OVER
     if over and command.metadata.retention_s is not None:
         committed = msgspec.structs.replace(committed, keep_until=later(now, command.metadata.retention_s))
@@ -77,7 +83,7 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     if isinstance(jobs, Refusal):
         return answer(jobs)
     # Most commits are those of a step, and have events only.
-    events: list[Event] = [*_too_late(commit, command, turn), committed, *commit.appended(command.delta), *jobs]
+    events: list[Event] = [*_dropped(commit, command, turn), committed, *commit.appended(command.delta), *jobs]
     if command.cancelled:
         events += cancel_activities(state, command.cancelled, jobs, command)
     if command.messages:
@@ -91,8 +97,35 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     return Decision(tuple(events), _DONE)
 
 
-def _too_late(commit: Commit, command: AckTurn, turn: Turn) -> list[MessageDropped]:
-    """Tell of each message that came when its instance had ended: nobody reads it, and who sent it may look for it."""
+def _unaccounted(command: AckTurn, turn: Turn) -> Refusal | None:
+    """Refuse an ack that takes a message out of the queue without an event that records it, or a reason for none."""
+    if not command.handled:
+        return None
+    left, recorded = set(turn.messages), {new.event_id for new in command.delta.events}
+    for one in command.handled:
+        if one.message not in left:
+            problem = f"message {one.message} is not, or no longer, held by this lock. Nothing was committed."
+            return refuse(InvalidOperation, problem, instance=turn.instance_id, message_number=one.message)
+        left.remove(one.message)
+        if one.event_id not in recorded if one.event_id is not None else not one.reason:
+            problem = f"message {one.message} would be lost: no event of this commit records it. Nothing was committed."
+            return refuse(InvalidOperation, problem, instance=turn.instance_id, message_number=one.message)
+    return None
+
+
+def _kept(turn: Turn, handled: Sequence[HandledMessage]) -> tuple[int, ...]:
+    """List the messages of a lock that a commit has not handled."""
+    gone = {one.message for one in handled}
+    return tuple(seq for seq in turn.messages if seq not in gone)
+
+
+def _dropped(commit: Commit, command: AckTurn, turn: Turn) -> list[MessageDropped]:
+    """List the messages that go without being recorded: their senders may look for them."""
+    if command.handled is not None:
+        if not command.handled:
+            return []
+        unrecorded = ((one.message, one.reason) for one in command.handled if one.event_id is None)
+        return [MessageDropped(message=seq, reason=reason or "", cmd=command.cmd) for seq, reason in unrecorded]
     if command.delta.events or commit.instance is None or commit.instance.status not in OVER:
         return []
     return [MessageDropped(message=seq, reason="ended", cmd=command.cmd) for seq in turn.messages]

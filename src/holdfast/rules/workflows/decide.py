@@ -147,13 +147,19 @@ def _lapsed(state: State, command: Expire, now: Timestamp) -> Iterator[Event]:
     for event in turns.lapsed_turns(state, now, command.jump, command.cmd):
         if not isinstance(event, TurnExpired) or event.instance_id not in late:
             yield event
+    yield from affinity.overdue_sessions(state, command.overdue_sessions, now, command.cmd)
 
 
 def with_turns_of_the_dead(decision: Decision, state: State, command: EndSessions | EndSession) -> Decision:
     """Add to a sweep the locks of openings whose processes are provably gone."""
     others = isinstance(command, EndSessions)
     gone = (turn for turn in state.local_turns() if (turn.session_id == command.session_id) is not others)
-    return _with(decision, (turns.turn_expiry(state, turn, "restart", command.cmd) for turn in gone), command.limit)
+    unbegun = frozenset(command.unbegun)
+    ended = (
+        turns.turn_expiry(state, turn, "not_begun" if turn.token in unbegun else "restart", command.cmd)
+        for turn in gone
+    )
+    return _with(decision, ended, command.limit)
 
 
 def with_old_flows(decision: Decision, state: State, command: Prune, now: Timestamp) -> Decision:

@@ -154,11 +154,14 @@ def _committed(state: State, event: ev.TurnCommitted, stamp: Stamp) -> list[Chan
     changes: list[Change] = []
     if event.token is not None:
         turn = _held(state, event.instance_id, event.token, stamp)
-        changes += [Change(Message, message_key(seq), None) for seq in turn.messages]
+        kept = event.kept
+        changes += [Change(Message, message_key(seq), None) for seq in turn.messages if seq not in kept]
         if event.held_until is None:
             changes.append(Change(Turn, turn.instance_id, None))
-        elif event.held_until != turn.locked_until or turn.messages or turn.reason is not None:
-            held = replace(turn, locked_until=event.held_until, messages=(), reason=None, reason_at=None, seq=stamp.seq)
+        elif event.held_until != turn.locked_until or turn.messages != kept or turn.reason is not None:
+            held = replace(
+                turn, locked_until=event.held_until, messages=kept, reason=None, reason_at=None, seq=stamp.seq
+            )
             changes.append(Change(Turn, held.instance_id, held))
     changes += [Change(Instance, event.instance_id, _instance(state, event, stamp)), *_execution(state, event, stamp)]
     if event.keys or event.kept_keys:

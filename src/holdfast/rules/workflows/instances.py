@@ -7,6 +7,7 @@ bring the instance back: an ack under way finds neither its lock nor its message
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 
 from holdfast.errors import DecisionClosed, DecisionNotFound, InvalidOperation, InvalidValue, WorkflowNotFound
@@ -31,11 +32,12 @@ from holdfast.model.workflows.commands import (
 )
 from holdfast.model.workflows.decisions import ANSWERS, expiry_of
 from holdfast.model.workflows.decisions import Decision as Question
-from holdfast.model.workflows.instances import OVER, Execution, Instance, InstanceStatus, Message
+from holdfast.model.workflows.instances import OVER, Execution, Instance, InstanceStatus, Message, execution_key
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.schedules.overlaps import next_in_line
 from holdfast.rules.state import Lane, State
 from holdfast.rules.workflows.messages import Post, held_back
+from holdfast.rules.workflows.state import InstanceQuery
 
 #: Why the jobs of an instance end with it.
 DELETED = "its workflow was deleted"
@@ -50,6 +52,19 @@ def effective_status(state: State, instance: Instance) -> InstanceStatus:
         waits = any(message.kind == "ContinueAsNew" for message in state.beginnings(instance.instance_id))
         return InstanceStatus.RUNNING if waits else instance.status
     return instance.status
+
+
+def ended_at(state: State, instance: Instance) -> Timestamp | None:
+    """Give when an instance ended, or None if it has not.
+
+    One that was to go on as new, and that no message begins again, ended with its last execution.
+    """
+    if instance.status is not InstanceStatus.CONTINUED_AS_NEW:
+        return instance.completed_at if instance.status in OVER else None
+    if effective_status(state, instance) is InstanceStatus.RUNNING:
+        return None
+    last = state.get(Execution, execution_key(instance.instance_id, instance.current_execution_id))
+    return None if last is None else last.completed_at
 
 
 def root_of(state: State, instance: Instance) -> Instance:
@@ -161,17 +176,27 @@ def trees_at_rest(state: State, ended: Iterable[Instance]) -> Iterator[list[Inst
 
 def _ended(state: State, ids: Sequence[str] | None, before: Timestamp | None) -> Iterator[Instance]:
     """Walk the ended instances a filter names, oldest end first."""
-    until = FOREVER if before is None else before
-    walk: Iterator[Instance]
+    walk: Iterable[tuple[Timestamp, Instance]]
     if ids is None:
-        walk = (found for found in state.due(Lane.ROOT, until) if isinstance(found, Instance))
+        over = (found for found in state.due(Lane.ROOT, before or FOREVER) if isinstance(found, Instance))
+        stopped = state.instances(InstanceQuery(statuses=(InstanceStatus.CONTINUED_AS_NEW,)))
+        walk = merge(_with_ends(state, over), sorted(_with_ends(state, stopped), key=_by_end), key=_by_end)
     else:
-        named = [found for name in dict.fromkeys(ids) if (found := state.get(Instance, name)) is not None]
-        walk = iter(sorted(named, key=lambda found: (found.completed_at or FOREVER, found.instance_id)))
-    for instance in walk:
-        over = instance.completed_at is not None and instance.status in OVER
-        if over and (before is None or (instance.completed_at or FOREVER) < before):
+        named = (found for name in dict.fromkeys(ids) if (found := state.get(Instance, name)) is not None)
+        walk = sorted(_with_ends(state, named), key=_by_end)
+    for ended, instance in walk:
+        if before is None or ended < before:
             yield instance
+
+
+def _with_ends(state: State, instances: Iterable[Instance]) -> Iterator[tuple[Timestamp, Instance]]:
+    """Give those that have ended, each with the time."""
+    return ((ended, found) for found in instances if (ended := ended_at(state, found)) is not None)
+
+
+def _by_end(found: tuple[Timestamp, Instance]) -> tuple[Timestamp, str]:
+    ended, instance = found
+    return ended, instance.instance_id
 
 
 def deletion(state: State, instances: Sequence[Instance], cmd: str) -> Decision:

@@ -1,7 +1,7 @@
 """What the end of a job tells the workflow that waits for it. A consequence of decided events, in the same commit.
 
 The owner hears the final outcome only: a job that goes back to its queue, or on to a successor, tells nothing. Nor does
-one that the workflow itself cancelled, or that went with its instance.
+one that the workflow itself cancelled, that went with its instance, or whose end is marked as untold.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _message(job: Job, owner: Owner, event: Event) -> NewMessage | None:
         case LeaseExpired(to=JobStatus.DEAD) | JobDead():
             said = event.reason if isinstance(event, JobDead) else "its worker did not report, too often"
             return _failed(owner, _error(Category.POISON, words.DEAD, said or "buried", job))
-        case JobCancelled(reason=reason):
+        case JobCancelled(untold=False, reason=reason):
             return _failed(owner, _error(Category.APPLICATION, words.CANCELLED, reason or "cancelled", job))
         case JobSkipped(reason=reason):
             return _failed(owner, _error(Category.APPLICATION, words.CANCELLED, reason, job))

@@ -6,9 +6,10 @@ lease that lives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from holdfast.model.commands import OverdueHold
 from holdfast.model.events import AffinityClaimed, AffinityExtended, AffinityRemoved, Event
 from holdfast.model.jobs import Job
 from holdfast.model.outcomes import Swept
@@ -57,6 +58,14 @@ def decide_renew_sessions(state: State, command: RenewSessions, now: Timestamp) 
         if found.locked_until > now and found.last_activity_at >= since
     ]
     return answer(Swept(count=len(kept)), *kept)
+
+
+def overdue_sessions(state: State, overdue: Iterable[OverdueHold], now: Timestamp, cmd: str) -> Iterator[Event]:
+    """End the holds whose seconds have passed by a monotonic clock, although the wall clock was set back."""
+    for hold in dict.fromkeys(overdue):
+        found = state.get(Affinity, hold.id)
+        if found is not None and found.locked_until == hold.until and found.locked_until > now:
+            yield AffinityExtended(session=hold.id, locked_until=now, cmd=cmd)
 
 
 def decide_clean_sessions(state: State, command: CleanSessions, now: Timestamp) -> Decision:

@@ -5,11 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import msgspec
+
 from holdfast.model.ids import Token
 from holdfast.model.jobs import Job
 from holdfast.model.times import Timestamp
 from holdfast.model.workflows.decisions import Decision
-from holdfast.model.workflows.instances import Affinity, Execution, HistoryRow, KeyValue, Message, Turn
+from holdfast.model.workflows.instances import (
+    Affinity,
+    Execution,
+    HistoryRow,
+    Instance,
+    InstanceStatus,
+    KeyValue,
+    Message,
+    Turn,
+)
+
+
+class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which instances to list, newest first."""
+
+    #: None for any.
+    statuses: tuple[InstanceStatus, ...] | None = None
+    orchestration_name: str | None = None
+    parent: str | None = None
+    #: The access token that started them.
+    submitted_by: str | None = None
+    #: Only instances made before the one with this number (`Instance.seq`), the last one of the page before.
+    before: int | None = None
+    #: None for all.
+    limit: int | None = None
 
 
 class FlowState(Protocol):
@@ -53,6 +79,10 @@ class FlowState(Protocol):
 
     def timers(self, instance_id: str, execution_id: int, event_id: int) -> Sequence[Message]:
         """Give the queued timers that this event asked for: one, unless it was sent twice."""
+        ...
+
+    def instances(self, query: InstanceQuery) -> Sequence[Instance]:
+        """Give the matching instances, newest first."""
         ...
 
     def executions(self, instance_id: str) -> Sequence[Execution]:

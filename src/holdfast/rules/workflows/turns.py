@@ -18,6 +18,7 @@ from holdfast.model.outcomes import Brought, Delivered, Done, Fetched, Kept, Loc
 from holdfast.model.payloads import NULL, shorten_error
 from holdfast.model.records import AUTHORITY, Authority
 from holdfast.model.times import FOREVER, Timestamp, later, seconds_between
+from holdfast.model.workflows.block_reasons import blockage_of
 from holdfast.model.workflows.commands import (
     AbandonTurn,
     FetchMore,
@@ -30,6 +31,8 @@ from holdfast.model.workflows.commands import (
 from holdfast.model.workflows.instances import Execution, Instance, Message, Turn, execution_key, message_key
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.idempotency import remember_grants, seen_before
+from holdfast.rules.jobs.leases import UNCOUNTED
+from holdfast.rules.jobs.suspects import Company, Verdict
 from holdfast.rules.state import Lane, State
 from holdfast.rules.workflows.messages import UNREADABLE, Post
 
@@ -55,6 +58,8 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
     last = (state.get(Authority, AUTHORITY) or Authority()).last_token
     events: list[Event] = []
     turns: list[LockedTurn] = []
+    company = Company(command.holds, on_trial=command.on_trial)
+    alone_next: str | None = None
     for instance_id in state.candidates(now):
         instance = state.get(Instance, instance_id)
         execution = None if instance is None else _current(state, instance)
@@ -62,6 +67,13 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
             continue
         messages = _batch(state, instance_id, now, begins=instance is None)
         if not messages:
+            continue
+        lost = max(message.attempts for message in messages)
+        verdict = company.judge(lost, _waited_since(state, instance_id, messages, now) if lost else 0.0)
+        if verdict is Verdict.STOP:
+            alone_next = instance_id
+            break
+        if verdict is Verdict.SKIP:
             continue
         token = Token(last + len(turns) + 1)
         locked = TurnLocked(
@@ -75,15 +87,23 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
         )
         events.append(locked)
         turns.append(_handed_out(state, instance_id, token, messages))
-        if len(turns) == command.n:
+        if len(turns) == command.n or company.is_closed:
             break
     if command.cmd and turns:
         events.append(remember_grants(command, now, command.lock_s))
-    return answer(_fetched(turns), *events)
+    return answer(_fetched(turns, held_back=company.has_skipped, alone_next=alone_next), *events)
 
 
-def _fetched(turns: Sequence[LockedTurn]) -> Fetched:
-    return Fetched(turn=turns[0], others=tuple(turns[1:])) if turns else Fetched()
+def _fetched(turns: Sequence[LockedTurn], *, held_back: bool = False, alone_next: str | None = None) -> Fetched:
+    first = turns[0] if turns else None
+    return Fetched(turn=first, others=tuple(turns[1:]), held_back=held_back, alone_next=alone_next)
+
+
+def _waited_since(state: State, instance_id: str, messages: Sequence[Message], now: Timestamp) -> float:
+    """Return the seconds since an instance was last tried, or since its newest message was due if that is not known."""
+    turn = state.get(Turn, instance_id)
+    tried_at = None if turn is None else turn.locked_at or turn.reason_at
+    return seconds_between(tried_at or max(message.due_at for message in messages), now)
 
 
 def _fetched_before(state: State, command: FetchTurn, now: Timestamp) -> Fetched:
@@ -106,12 +126,22 @@ def _batch(state: State, instance_id: str, now: Timestamp, *, begins: bool) -> l
     """Give the messages to hand out, in order: of a new instance never without one that begins it."""
     # A clock that was set back makes a message wait again that could be delivered before.
     found = state.visible(instance_id, now)
-    waiting = (message for message in found if not message.visible_at or message.visible_at <= now)
+    waiting: Iterator[Message] = (one for one in found if not one.visible_at or one.visible_at <= now)
+    turn = state.get(Turn, instance_id)
+    if turn is not None and blockage_of(turn.reason) is not None:
+        waiting = _in_order(state, instance_id, now)
     messages = list(islice(waiting, BATCH))
     if not begins or any(message.is_start for message in messages):
         return messages
     start = next((message for message in waiting if message.is_start), None)
     return [] if start is None else [*messages[: BATCH - 1], start]
+
+
+def _in_order(state: State, instance_id: str, now: Timestamp) -> Iterator[Message]:
+    """Walk the messages of a blocked instance whose time it is: those given back wait, but none overtakes them."""
+    mail = [message for message in state.mail(instance_id) if message.parked is None]
+    due = [one for one in mail if not one.visible_at or one.visible_at <= now or one.due_at < one.visible_at]
+    return iter(sorted(due, key=lambda message: (message.due_at, message.seq)))
 
 
 def _handed_out(state: State, instance_id: str, token: Token, messages: Sequence[Message]) -> LockedTurn:
@@ -158,23 +188,21 @@ def decide_more(state: State, command: FetchMore, now: Timestamp) -> Decision:
     turn = live(state, command.token, now)
     if isinstance(turn, Refusal):
         return answer(turn)
-    having = set(turn.messages)
-    fresh = (
+    having = set(turn.messages if command.having is None else command.having)
+    wanted = (
         message
         for message in state.visible(turn.instance_id, now)
         if message.seq not in having and (message.visible_at is None or message.visible_at <= now)
     )
-    messages = list(islice(fresh, BATCH))
-    if not messages:
-        return answer(Brought())
+    messages = list(islice(wanted, BATCH))
+    brought = Brought(messages=tuple(Delivered(message.seq, message.item) for message in messages))
+    fresh = tuple(message.seq for message in messages if message.seq not in turn.messages)
+    if not fresh:
+        return answer(brought)
     tagged = TurnTagged(
-        instance_id=turn.instance_id,
-        token=command.token,
-        messages=tuple(message.seq for message in messages),
-        cmd=command.cmd,
-        actor=command.actor,
+        instance_id=turn.instance_id, token=command.token, messages=fresh, cmd=command.cmd, actor=command.actor
     )
-    return answer(Brought(messages=tuple(Delivered(message.seq, message.item) for message in messages)), tagged)
+    return answer(brought, tagged)
 
 
 # --- who holds it -----------------------------------------------------------------------------------------------------
@@ -275,7 +303,7 @@ def turn_expiry(state: State, turn: Turn, reason: str, cmd: str) -> TurnExpired:
         instance_id=turn.instance_id,
         token=turn.token,
         reason=reason,
-        counted=reason != "clock_jump",
+        counted=reason not in UNCOUNTED,
         woken=_wakers(state, turn),
         cmd=cmd,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator, Sequence
 
 from holdfast.errors import InvalidValue
@@ -43,8 +43,9 @@ from holdfast.model.workflows.commands import (
     TellInstance,
 )
 from holdfast.model.workflows.decisions import OURS
-from holdfast.model.workflows.instances import MAX_ID, MAX_ID_BYTES, OVER, InstanceStatus
-from holdfast.rules.field_checks import check_label, check_text, shown
+from holdfast.model.workflows.instances import OVER, InstanceStatus
+from holdfast.model.workflows.work_items import SubOrchCompleted, SubOrchFailed
+from holdfast.rules.field_checks import check_instance_id, check_label, check_text, shown
 from holdfast.rules.validation import new_job_problems
 from holdfast.rules.workflows.activities import as_job
 from holdfast.rules.workflows.turns import version_of
@@ -78,9 +79,10 @@ def _problems(command: FlowCommand) -> Iterator[str]:
             yield from _ack(command)
         case AbandonTurn(delay_s=delay_s) | AbandonActivity(delay_s=delay_s):
             yield from _duration("delay", delay_s)
-        case AppendHistory(instance_id=instance_id, execution_id=execution_id):
+        case AppendHistory(instance_id=instance_id, execution_id=execution_id, delta=delta):
             yield from instance_problems("instance", instance_id)
             yield from _whole("execution_id", execution_id)
+            yield from _delta(delta)
         case StartActivity(activity=activity):
             yield from _activity(activity)
         case FetchActivity():
@@ -167,25 +169,18 @@ def _copy(begins: Delta, until: int, messages: Sequence[Again]) -> Iterator[str]
 
 
 def instance_problems(field: str, text: str) -> Iterator[str]:
-    """Check the id of an instance: compared exactly, so that nearly every text may be one."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        yield f"invalid {field}: a lone surrogate cannot be stored"
-        return
-    if not text or len(text) > MAX_ID or size > MAX_ID_BYTES:
-        yield f"invalid {field}: must have 1-{MAX_ID} characters and at most {MAX_ID_BYTES} bytes, has {len(text)}"
-    elif "\0" in text:
-        yield f"invalid {field}: must not contain U+0000"
+    """Check the id of an instance."""
+    for name, complaint in check_instance_id(field, text):
+        yield f"invalid {name}: {complaint}"
 
 
 def _lock(name: str, seconds: float) -> Iterator[str]:
-    if not (math.isfinite(seconds) and 0 < seconds <= MAX_LOCK_S):
+    if not 0 < seconds <= MAX_LOCK_S:  # also true for NaN
         yield f"{name} must be above 0 and at most {MAX_LOCK_S} seconds, got {shown(seconds)}"
 
 
 def _duration(name: str, seconds: float | None) -> Iterator[str]:
-    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
+    if seconds is not None and not 0 <= seconds <= sys.float_info.max:  # also true for NaN and for an int beyond it
         yield f"{name} must be a finite number of seconds, 0 or more, got {shown(seconds)}"
 
 
@@ -194,8 +189,13 @@ def _whole(name: str, number: int) -> Iterator[str]:
         yield f"invalid {name}: must be between 0 and 2**63 - 1, is {shown(number)}"
 
 
+#: Items that name the instance they go to as the parent of the one that sends them.
+_TO_PARENTS = frozenset({SubOrchCompleted.__name__, SubOrchFailed.__name__})
+
+
 def _message(message: NewMessage) -> Iterator[str]:
-    yield from instance_problems("instance", message.instance_id)
+    goes_to = "parent_instance" if message.kind in _TO_PARENTS else "instance"
+    yield from instance_problems(goes_to, message.instance_id)
     if message.parent_instance_id is not None:
         yield from instance_problems("parent_instance", message.parent_instance_id)
 
@@ -223,15 +223,23 @@ def _activity(activity: NewActivity) -> Iterator[str]:
 _FIELDS = {"job_type": "name", "queue": "tag", "affinity": "session_id", "owner": "instance"}
 
 
+def _delta(delta: Delta) -> Iterator[str]:
+    if delta.parent_instance_id is not None:
+        yield from instance_problems("parent_instance", delta.parent_instance_id)
+
+
 def _ack(command: AckTurn) -> Iterator[str]:
     yield from _duration("hold", command.hold_s)
     yield from _whole("execution_id", command.execution_id)
+    yield from _delta(command.delta)
     for message in command.messages:
         yield from _message(message)
     for activity in command.activities:
         yield from _activity(activity)
     for number in command.cancelled_timers:
         yield from _whole("cancelled_timers", number)
+    for one in command.handled or ():
+        yield from _whole("handled", one.message)
     metadata = command.metadata
     if metadata.retention_s is not None and not 0 <= metadata.retention_s <= FOR_EVER_S:
         yield f"retention_s must be 0-{FOR_EVER_S:.0f}, got {metadata.retention_s}"
@@ -252,6 +260,6 @@ def _fetch(command: FetchActivity) -> Iterator[str]:
         if not is_name(queue):
             yield f"invalid tag: {queue!r:.80} is not a name (1-128 letters, digits and . _ - : /)"
     if command.affinity_owner is not None:
-        yield from _lock("lock_timeout", command.affinity_s)
+        yield from _lock("session.lock_timeout", command.affinity_s)
         for _, complaint in check_label("owner_id", command.affinity_owner):
             yield f"invalid owner_id: {complaint}"

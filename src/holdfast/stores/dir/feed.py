@@ -9,7 +9,7 @@ acknowledged, and is damage. An older file that is not whole is damage always.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -124,6 +124,12 @@ def end_of(fs: FS, first: int) -> End:
     return End(seq, ts, good, good if found is None else found.size, token)
 
 
+def lines_of(events: Iterable[Told]) -> bytes:
+    """Give events as the feed has them."""
+    lines = (Line(told.seq, told.ts, f"{crc32(told.event):08x}", told.event) for told in events)
+    return b"".join(_encode(line) + b"\n" for line in lines)
+
+
 def token_of(event: msgspec.Raw) -> int:
     """Give the token an event grants; 0 if it grants none."""
     if not bytes(memoryview(event)[:_LONGEST]).startswith(_GRANTS):
@@ -155,12 +161,22 @@ class Feed:
         return sum(found.size for found in sizes if found is not None)
 
     def begin(self, first: int) -> None:
-        """Begin the next file; the counters must be durable elsewhere before."""
-        self.close()
-        self._handle = self._fs.open(path_of(first), "create")
-        # Its name must stay before anything in it is acknowledged.
-        self._fs.sync(self._handle, metadata=True)
-        self._fs.sync_dir(FEED)
+        """Begin the next file; the counters must be durable elsewhere before. On failure the last one stays."""
+        handle = self._fs.open(path_of(first), "create")
+        try:
+            # Its name must stay before anything in it is acknowledged.
+            self._fs.sync(handle, metadata=True)
+            self._fs.sync_dir(FEED)
+        except BaseException:
+            with suppress(OSError):
+                self._fs.close(handle)
+            with suppress(OSError):  # or the next try finds its name taken
+                self._fs.unlink(path_of(first))
+            raise
+        old, self._handle = self._handle, handle
+        if old is not None:
+            with suppress(OSError):  # all in it was synced
+                self._fs.close(old)
         self.firsts.append(first)
         self.seq, self.size = first - 1, 0
 
@@ -168,9 +184,7 @@ class Feed:
         """Add lines in one write, durable on return."""
         if self._handle is None:
             self._handle = self._fs.open(path_of(self.firsts[-1]), "append")
-        text = b"".join(
-            _encode(Line(told.seq, told.ts, f"{crc32(told.event):08x}", told.event)) + b"\n" for told in events
-        )
+        text = lines_of(events)
         write_all(self._fs, self._handle, text)
         self._fs.sync(self._handle, metadata=False)
         self.seq, self.size = events[-1].seq, self.size + len(text)

@@ -19,15 +19,13 @@ from holdfast.model.payloads import admit_object
 from holdfast.model.times import FIRST, Timestamp, parse_timestamp
 from holdfast.stores.dir.format.camel_case import NULL, Fields, encode, fields_of, plan_of, text_in
 from holdfast.stores.dir.format.file_names import id_in
-from holdfast.stores.dir.format.job_file import EMPTY, MAY_BE, PARTS, JobFile, joined, state_in
+from holdfast.stores.dir.format.job_file import EDITABLE, EMPTY, MAY_BE, PARTS, JobFile, joined, state_in
 from holdfast.stores.dir.format.record_text import Unreadable
 
 Raw = msgspec.Raw
 
 #: Fields of a new job that are not for files: ids and parameters have their places, an owner is a workflow.
 _NOT_GIVEN = {"jobId", "jobType", "params", "createdAt", "onConflict", "owner"}
-#: What an edit of a pending file may change, beside the parameters.
-EDITABLE = ("priority", "not_before", "expires_at", "max_attempts", "timeout_s", "tags")
 #: What an ended file of another program may tell beside the job it was.
 _TOLD = ("result", "error", "finishedAt", "startedAt")
 
@@ -92,8 +90,11 @@ def _created_at(fields: Fields, mtime: Timestamp) -> Timestamp:
         raise Unreadable(problem.message) from None
 
 
-def history(text: bytes, stem: str, state: str, mtime: Timestamp) -> JobFile:
-    """Read an ended job that another program left in `completed/` or `failed/`. Raises Unreadable."""
+def history(text: bytes, stem: str, state: str, mtime: Timestamp, adopted_at: Timestamp = FIRST) -> JobFile:
+    """Read an ended job that another program left in `completed/` or `failed/`. Raises Unreadable.
+
+    It counts as finished when it was adopted, or retention would remove old history as soon as it is opened.
+    """
     fields = fields_of(text)
     said = state_in(fields)
     job_type, params = _payload(fields)
@@ -110,8 +111,8 @@ def history(text: bytes, stem: str, state: str, mtime: Timestamp) -> JobFile:
         "status": Raw(encode(said if said in MAY_BE[state] else MAY_BE[state][0])),
     }
     job: Job = plan.read(known)
-    if job.finished_at is None:
-        job = msgspec.structs.replace(job, finished_at=max(mtime, job.created_at))
+    finished_at = max(job.finished_at or mtime, job.created_at, adopted_at)
+    job = msgspec.structs.replace(job, finished_at=finished_at)
     given = {name: value for name, value in fields.items() if name not in PARTS}
     return JobFile(job, (), _extra(fields, given), said, None)
 
@@ -128,6 +129,12 @@ def edit(job: Job, file: JobFile) -> JobChanges:
     return JobChanges(**changed)
 
 
+def all_of(file: JobFile) -> JobChanges:
+    """Give all that a file of a pending job says of what may be changed."""
+    said = {name: getattr(file.job, name) for name in EDITABLE}
+    return JobChanges(**said) if file.job.started_at is not None else JobChanges(params=file.job.params, **said)
+
+
 def agrees(text: bytes, known: bytes) -> bool:
     """Tell whether everything a file says of its job is what the file we have says, too. Raises Unreadable."""
     theirs, ours = fields_of(text), fields_of(known)
@@ -138,4 +145,4 @@ def agrees(text: bytes, known: bytes) -> bool:
     return all(ours.get(name) == value for name, value in theirs.items() if name not in _COMPARED)
 
 
-_COMPARED = frozenset({"payload", "createdAt", "state"})
+_COMPARED = frozenset({"payload", "createdAt", "state", "sum"})

@@ -2,7 +2,8 @@
 
 A new file asks for a job (`Enqueue`), a changed one for an edit (`Update`), a missing one for a cancellation
 (`Cancel`), an ended job's file in `pending/` for a retry (`Retry`). What cannot be meant is put back as it was, or set
-aside. A file that does not parse may still be being written: it is left alone until it has lain for ten seconds.
+aside. A file that does not parse may still be being written: it is left alone until it has lain for ten seconds. So is
+one that an editor has renamed to save a new one; any other that is gone is looked for twice.
 
 Called with the store's lock held, so that files move only by other hands.
 """
@@ -22,16 +23,14 @@ from holdfast.journal.filesystem import FS
 from holdfast.model.commands import Cancel, Command, Enqueue, Retry, Update
 from holdfast.model.events import JobChanges
 from holdfast.model.ids import JobId
-from holdfast.model.jobs import Job, JobStatus
-from holdfast.model.records import Queue, pair
-from holdfast.rules.jobs.dispatch_order import back, rank_of
+from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.stores.dir import foreign_files
 from holdfast.stores.dir.foreign_files import agrees, stranger
 from holdfast.stores.dir.format import atomic_write, job_file
 from holdfast.stores.dir.format.atomic_write import path_of
 from holdfast.stores.dir.format.camel_case import fields_of
-from holdfast.stores.dir.format.file_names import ENDING, id_in, is_canonical, name_of
-from holdfast.stores.dir.format.job_file import JobFile
+from holdfast.stores.dir.format.file_names import ENDING, id_in, is_canonical, name_of, stem_of
+from holdfast.stores.dir.format.job_file import JobFile, Proof
 from holdfast.stores.dir.format.record_files import COMPLETED, FAILED, PENDING, RUNNING, number_in
 from holdfast.stores.dir.format.record_text import Signature, Unreadable, read_bytes, signature
 from holdfast.stores.dir.integrity.fix_references import mended_keys
@@ -39,10 +38,18 @@ from holdfast.stores.dir.intent import Drop, Effect, Image
 from holdfast.stores.dir.job_effects import job_effects
 from holdfast.stores.dir.job_locations import is_in
 from holdfast.stores.dir.load.feed_replay import jobs_in
-from holdfast.stores.dir.load.records import Stray
+from holdfast.stores.dir.load.records import HandEdit, Stray
 from holdfast.stores.dir.opening import Opened
 from holdfast.stores.dir.pending_scan import Scan
-from holdfast.stores.dir.reader import Irregular, is_ours, mtime_of, text_at
+from holdfast.stores.dir.reader import (
+    REMOVED,
+    Irregular,
+    as_queued,
+    is_ours,
+    mtime_of,
+    text_at,
+    without_counters,
+)
 from holdfast.stores.protocol import Wish
 
 log = logging.getLogger("holdfast.stores.dir")
@@ -51,7 +58,8 @@ log = logging.getLogger("holdfast.stores.dir")
 PATIENCE_S = 10.0
 #: Files that are seen to at a time: whoever else waits for the store waits no longer than these take.
 AT_ONCE = 50
-REMOVED = "file removed"
+#: A pending file must be missing for so many seconds before its job is cancelled: some programs remove and write anew.
+GRACE_S = 1.0
 #: What no file has: the job waits until somebody has decided what its file says.
 _UNSEEN: Signature = (0, 0, 0)
 
@@ -73,7 +81,9 @@ class Wishes:
         #: edited.
         self._moved = deque(opened.moved)
         self.missing = deque(opened.missing)
-        self.edited = {file.job.job_id: file for file in opened.edited}
+        self.edited = {edit.file.job.job_id: edit for edit in opened.edited}
+        #: Jobs whose pending files are gone → since when, by the monotonic clock.
+        self._gone: dict[str, float] = {}
         self._scan = Scan(fs, opened.places, clock)
         #: What is no regular file, or has a name that is no text: told once.
         self._irregular: set[str] = set()
@@ -201,9 +211,17 @@ class Wishes:
             return None
         job = self._tables.get(Job, job_id)
         if job is not None:
-            self._known_already(stray, text, job)
+            if not self._goes_back(stray, job):
+                self._known_already(stray, text, job)
             return None
-        if number_in(fields_of(text)) is not None and self._lost(name) is not None:
+        lost = self._lost(name)
+        if lost is not None and lost.job.job_id == job_id:
+            # It could not be read when the store was opened: somebody was saving it.
+            self._bring_back(lost)
+            self._places.arrive(name, folder, _UNSEEN)
+            self.suspects.add(job_id)
+            return None
+        if number_in(fields_of(text)) is not None and lost is not None:
             raise Unreadable(f"what is inside belongs to job {job_id}")
         asked.add(job_id)
         if stray != self._target(job_id):
@@ -211,6 +229,23 @@ class Wishes:
         if found.extra != job_file.EMPTY:
             self._extras[job_id] = found.extra
         return _wish(Enqueue(jobs=(found.job,)), stray)
+
+    def _goes_back(self, stray: Stray, job: Job) -> bool:
+        """Put a live job's own file, found under another name or in the wrong directory, back; False if it has one."""
+        name = name_of(job.job_id)
+        place = Stray(self._places.folders.get(name, PENDING), name)
+        if job.has_ended or place == stray or self._signature(*place) is not None:
+            return False
+        log.warning("record.returned", extra={"file": path_of(*stray), "to": path_of(*place), "job": job.job_id})
+        if job.status is JobStatus.RUNNING:
+            self._restore(job.job_id)
+            atomic_write.drop(self._fs, *stray)
+            return True
+        self._fs.rename(path_of(*stray), path_of(*place))
+        for folder in dict.fromkeys((place.folder, stray.folder)):
+            self._fs.sync_dir(folder)
+        self.suspects.add(job.job_id)  # what it says is looked at next
+        return True
 
     def _target(self, job_id: str) -> Stray:
         name = name_of(job_id)
@@ -278,45 +313,81 @@ class Wishes:
         atomic_write.apply(self._fs, mended_keys(self._tables), lambda _image, _seen: None)
 
     def _taken_away(self, job_id: str) -> Wish | None:
-        """Cancel a job that waited when the store was closed, and whose file is not in `pending/` any more."""
+        """See to a job that waited when the store was closed, and whose file is not in `pending/` any more.
+
+        Moved to where ended jobs are, it is cancelled. Gone, it is noted: another file of this look may turn out to be
+        its own, under a new name.
+        """
         name = name_of(job_id)
         folder = self._tables.unread.pop(name, None)
         good = self._last_good(job_id)
         if good is None or good.job.status is not JobStatus.QUEUED:
-            log.warning("record.gone", extra={"job": job_id})
+            good = None if folder is None else self._in_file(folder, name)
+        if good is None:
+            log.warning("record.gone", extra={"job": job_id, "file": path_of(PENDING, name)})
             return None
-        if folder is not None:
-            self._places.leave(name)
-            self._errands[job_id] = [Drop(folder, name)] if not is_in(folder, FAILED) else []
         self._bring_back(good)
-        return _wish(Cancel(job_id=JobId(job_id), reason=REMOVED), Stray(PENDING, name))
+        if folder is None:
+            self._places.arrive(name, PENDING, _UNSEEN)
+            self._gone[job_id] = self._clock.monotonic() - GRACE_S
+            self.suspects.add(job_id)
+            return None
+        self._places.leave(name)
+        self._errands[job_id] = [Drop(folder, name)] if not is_in(folder, FAILED) else []
+        return self._cancel(JobId(job_id), Stray(folder, name))
 
-    def _compared(self, file: JobFile) -> Wish | None:
+    def _in_file(self, folder: str, name: str) -> JobFile | None:
+        """Give a job that waited as its own file says, wherever that lies now; None if it cannot be read."""
+        try:
+            text = text_at(self._fs, folder, name)
+            file = as_queued(job_file.read(text, PENDING))
+        except (Unreadable, Irregular, FileNotFoundError):
+            return None
+        return without_counters(file) if job_file.proof_of(text) is Proof.BROKEN else file
+
+    def _compared(self, edit: HandEdit) -> Wish | None:
         """Compare a file that was changed while nobody had the store open with what the feed knows of its job."""
+        file, proof = edit
         job_id = file.job.job_id
         good, job = self._last_good(job_id), self._tables.get(Job, JobId(job_id))
         if job is None or job.status is not JobStatus.QUEUED:
             return None
+        name = name_of(job_id)
+        place = Stray(self._places.folders[name], name)
         if good is None or good.job.status is not JobStatus.QUEUED:
-            # Nobody knows better. Its band must fit its priority all the same.
-            rank = rank_of(job.priority, job.created_at, self._tables.get(Queue, pair(job.namespace, job.queue)))
-            if rank != job.rank:
-                position = back(self._tables, job.namespace, job.queue, rank)
-                self._tables.put(Job, job_id, msgspec.structs.replace(job, rank=rank, position=position))
-                self._restore(job_id)
-            return None
-        if (good.job, good.runs) == (file.job, file.runs):
-            return None
-        # Places in line change without an event of the job's own.
-        kept = msgspec.structs.replace(good.job, position=job.position)
-        self._tables.enter(good._replace(job=kept))
-        changes = foreign_files.edit(kept, file)
+            if proof is Proof.WHOLE:
+                self._rewrite_unless_right(file)
+                return None
+            # Nobody knows what it said before: all that may be edited counts as edited.
+            changes = foreign_files.all_of(file)
+        else:
+            same = proof is Proof.WHOLE and good.job.seq == file.seq
+            if same or (good.job, good.runs) == (file.job, file.runs):
+                self._rewrite_unless_right(file, proof)
+                return None
+            # Places in line change without an event of the job's own.
+            believed = proof is Proof.EDITED or proof is Proof.UNKNOWN
+            position = job.position if believed else good.job.position
+            kept = msgspec.structs.replace(good.job, position=position)
+            for run in self._tables.runs(JobId(job_id)):  # also those that somebody made up
+                self._tables.put(Run, run.run_id, None)
+            self._tables.enter(good._replace(job=kept))
+            # A copy of what the store wrote earlier is no edit: the job has gone on since.
+            changes = JobChanges() if proof is Proof.WHOLE else foreign_files.edit(kept, file)
+        if proof is not Proof.EDITED:
+            log.warning("record.restored", extra={"file": path_of(*place), "job": job_id})
         if changes == JobChanges():
             self._restore(job_id)
             return None
-        name = name_of(job_id)
         self._places.seen[name] = _UNSEEN
-        return _wish(Update(job_id=JobId(job_id), changes=changes), Stray(self._places.folders[name], name))
+        return _wish(Update(job_id=JobId(job_id), changes=changes), place)
+
+    def _rewrite_unless_right(self, file: JobFile, proof: Proof = Proof.WHOLE) -> None:
+        """Write the file of a job anew whose state or sum is not what it should be; nothing else is."""
+        if file.state is not JobStatus.QUEUED or proof is not Proof.WHOLE:
+            job_id = file.job.job_id
+            log.warning("record.restored", extra={"file": path_of(PENDING, name_of(job_id)), "job": job_id})
+            self._restore(job_id)
 
     # --- changed and missing files ------------------------------------------------------------------------------------
 
@@ -325,12 +396,14 @@ class Wishes:
         name = name_of(job_id)
         folder = self._places.folders.get(name)
         if job is None or job.status is not JobStatus.QUEUED:
+            self._gone.pop(job_id, None)
             return None
         if folder is None:  # brought back from the feed, to be cancelled
-            return _wish(Cancel(job_id=job.job_id, reason=REMOVED), Stray(PENDING, name))
+            return self._cancel(job.job_id, Stray(PENDING, name))
         now = self._signature(folder, name)
         if now is None:
             return self._removed(job, folder, name)
+        self._gone.pop(job_id, None)
         if now == self._places.seen.get(name):
             return None
         try:
@@ -355,7 +428,11 @@ class Wishes:
         if file.job.job_id != job.job_id:
             self._spoilt(job, folder, name, f"what is inside belongs to job {file.job.job_id}")
             return None
-        changes = foreign_files.edit(job, file)
+        proof = job_file.proof_of(text)
+        # A copy of what the store wrote earlier is no edit: the job has gone on since.
+        changes = JobChanges() if proof is Proof.WHOLE else foreign_files.edit(job, file)
+        if proof is Proof.BROKEN or (proof is Proof.WHOLE and file.seq != job.seq):
+            log.warning("record.restored", extra={"file": path_of(folder, name), "job": job.job_id})
         if changes == JobChanges():
             self._restore(job.job_id)
             return _wish(None, Stray(folder, name))
@@ -377,13 +454,38 @@ class Wishes:
     def _removed(self, job: Job, folder: str, name: str) -> Wish | None:
         """Cancel a job whose file was taken away; one that was put into `running/` comes back."""
         if self._signature(RUNNING, name) is not None:
-            log.warning("record.returned", extra={"file": path_of(RUNNING, name), "to": folder})
+            log.warning("record.returned", extra={"file": path_of(RUNNING, name), "to": folder, "job": job.job_id})
             self._restore(job.job_id)
             atomic_write.drop(self._fs, RUNNING, name)
             return None
-        if self._signature(COMPLETED, name) is not None:
-            self._errands[job.job_id] = [Drop(COMPLETED, name)]
-        return _wish(Cancel(job_id=job.job_id, reason=REMOVED), Stray(folder, name))
+        for ended in (COMPLETED, FAILED):
+            if self._signature(ended, name) is not None:
+                self._errands[job.job_id] = [Drop(COMPLETED, name)] if ended == COMPLETED else []
+                return self._cancel(job.job_id, Stray(ended, name))
+        now = self._clock.monotonic()
+        missed_s = now - self._gone.setdefault(job.job_id, now)
+        if missed_s < (PATIENCE_S + GRACE_S if self._is_being_saved(folder, name) else GRACE_S):
+            self.suspects.add(job.job_id)
+            return None
+        return self._cancel(job.job_id, Stray(folder, name))
+
+    def _is_being_saved(self, folder: str, name: str) -> bool:
+        """Tell whether something beside it shows that an editor has put a file out of its way to write a new one."""
+        inode, _, _ = self._places.seen.get(name, _UNSEEN)
+        for entry in self._fs.listdir(folder):
+            if stem_of(entry) is not None:
+                continue
+            if f"{name}{ENDING}" in entry:  # x.json~, x.json.bak, .x.json.swp, #x.json#
+                return True
+            found = self._fs.stat(f"{folder}/{entry}")
+            if found is not None and found.kind == "file" and found.inode == inode:
+                return True
+        return False
+
+    def _cancel(self, job_id: JobId, place: Stray) -> Wish:
+        """Ask to cancel a job whose file was taken away, or moved to this place."""
+        log.warning("record.removed", extra={"file": path_of(*place), "job": job_id})
+        return _wish(Cancel(job_id=job_id, reason=REMOVED), place)
 
     def _retry(self, job: Job, new_id: Callable[[], str], stray: Stray) -> Wish:
         """Ask for a retry of an ended job whose file was moved to `pending/`; its own file returns with it."""
@@ -414,6 +516,8 @@ class Wishes:
                 # Sent again, nothing was written: then the file is one too many.
                 if stray != Stray(self._places.folders.get(name_of(job.job_id), ""), name_of(job.job_id)):
                     atomic_write.drop(self._fs, *stray)
+            case Cancel(job_id=job_id):
+                self._gone.pop(job_id, None)
             case Update(job_id=job_id):
                 if self._signature(*stray) != self._places.seen.get(stray.name):
                     self._restore(job_id)

@@ -16,19 +16,28 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import StoreFailed
 from holdfast.journal.filesystem import FS
+from holdfast.rules.jobs.retention import DAY_S, DONE_S, FAILED_S
 from holdfast.stores.dir import feed, store_files
 from holdfast.stores.dir.feed import Feed
 from holdfast.stores.dir.format.file_names import stem_of
-from holdfast.stores.dir.format.job_file import JobFile
-from holdfast.stores.dir.format.record_files import INTENT, MADE
+from holdfast.stores.dir.format.record_files import COMPLETED, FAILED, FEED, INTENT, MADE, PENDING, RUNNING, STATES
 from holdfast.stores.dir.integrity.quarantine import Quarantine
 from holdfast.stores.dir.job_locations import Places
-from holdfast.stores.dir.load.records import Loading, Stray
+from holdfast.stores.dir.load.records import HandEdit, Loading, Stray
 from holdfast.stores.dir.load.recovery import Recovery, Report
-from holdfast.stores.dir.store_files import Counters
+from holdfast.stores.dir.reader import shares_in
+from holdfast.stores.dir.store_files import AdoptedFiles, Counters
 from holdfast.stores.dir.tables import DirTables
 
 log = logging.getLogger("holdfast.stores.dir")
+
+#: What retention does to the ended jobs of a directory that is adopted.
+KEPT_FROM_NOW = (
+    f"ended jobs count as finished now: completed ones are deleted in {DONE_S / DAY_S:.0f} days and failed ones in "
+    f"{FAILED_S / DAY_S:.0f}, unless the store or a queue says otherwise"
+)
+#: What becomes of such a directory that is only looked at.
+UNOPENED = "another program made this directory; the first process that opens it for work adopts these jobs"
 
 
 @dataclass
@@ -43,7 +52,7 @@ class Opened:
     strays: list[Stray]
     moved: list[str]
     missing: list[str]
-    edited: list[JobFile]
+    edited: list[HandEdit]
     unreadable: list[tuple[str, str]]
     #: Whether something follows the last whole line of the feed, and no commit is under way that explains it.
     torn: bool
@@ -106,15 +115,38 @@ def prepare(fs: FS, data: FS, root: str, clock: Clock) -> bool:
         data.sync_dir(folder)
     if known is not None:
         return False
-    was_store = feed.files(data) or store_files.read_counters(data) is not None or _has_intent(data)
-    if not was_store:
-        store_files.write_counters(data, Counters())
-    store_files.write_identity(fs, clock.now())
-    return not was_store
+    if was_store(data):
+        store_files.write_identity(fs, clock.now(), None)
+        return False
+    store_files.write_counters(data, Counters())
+    adopted = foreign_jobs(data)
+    store_files.write_identity(fs, clock.now(), adopted)
+    if adopted is not None:
+        log.warning("dir.adopted", extra={"file": root, **msgspec.structs.asdict(adopted), "retention": KEPT_FROM_NOW})
+    return True
+
+
+def was_store(data: FS) -> bool:
+    """Tell whether a directory that does not say which store it is has been one."""
+    # An opening that was interrupted before it said so has left counters at nought.
+    counted = store_files.read_counters(data) not in (None, Counters())
+    return counted or (data.stat(FEED) is not None and bool(feed.files(data))) or _has_intent(data)
+
+
+def foreign_jobs(data: FS) -> AdoptedFiles | None:
+    """Count the job files of a directory that is no store yet; None if there are none."""
+    found = dict.fromkeys(STATES, 0)
+    for state in STATES:
+        names = data.listdir(state) if data.stat(state) is not None else []
+        folders = [names, *(data.listdir(share) for share in shares_in(data, state, names))]
+        found[state] = sum(stem_of(name) is not None for listed in folders for name in listed)
+    if not any(found.values()):
+        return None
+    return AdoptedFiles(found[PENDING], found[RUNNING], found[COMPLETED], found[FAILED])
 
 
 def _has_intent(data: FS) -> bool:
-    return any(stem_of(name) for name in data.listdir(INTENT))
+    return data.stat(INTENT) is not None and any(stem_of(name) for name in data.listdir(INTENT))
 
 
 def refuse_missing(fs: FS, root: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.journal.filesystem import FS, Stat
-from holdfast.model.jobs import Job, JobStatus, RunStatus
+from holdfast.model.jobs import ENDED, Job, JobStatus, RunStatus
 from holdfast.model.times import Timestamp, stamp
 from holdfast.rules.fold import LOST
 from holdfast.stores.dir.foreign_files import history
@@ -29,6 +29,8 @@ replace = msgspec.structs.replace
 
 #: What opening answers for what is no regular file: links, directories, pipes, sockets.
 IRREGULAR = frozenset({errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.ENOTDIR, errno.EMLINK})
+#: Why a job is cancelled whose file was taken away.
+REMOVED = "file removed"
 #: A lease, and who holds it.
 NO_LEASE: dict[str, Any] = dict.fromkeys(
     ("worker_id", "token", "lease_expires_at", "deadline_at", "session_id", "grant_cmd")
@@ -79,21 +81,33 @@ def shares_in(fs: FS, folder: str, names: list[str]) -> Iterator[str]:
 
 def mtime_of(found: Stat | None) -> Timestamp:
     """Give the time of a file's last change."""
-    return stamp(datetime.fromtimestamp(0 if found is None else found.mtime_ns / 1e9, UTC))
+    return _time(0 if found is None else found.mtime_ns)
 
 
-def ended_file(fs: FS, folder: str, state: str, name: str, applied: int) -> JobFile:
-    """Read the file of an ended job, ours or somebody's history. Raises what `text_at` does."""
+def _time(ns: int) -> Timestamp:
+    return stamp(datetime.fromtimestamp(ns / 1e9, UTC))
+
+
+def ended_file(fs: FS, folder: str, state: str, name: str, *, applied: int, made_at: Timestamp) -> JobFile:
+    """Read the file of an ended job, ours or somebody's history. Raises what `text_at` does.
+
+    `made_at` is when this store began: history that was there before was adopted then, other history when it came.
+    """
     text = text_at(fs, folder, name)
     fields = fields_of(text)
     if not is_ours(fields, name, applied):
-        return _right_name(name, history(text, name, state, mtime_of(fs.stat(path_of(folder, name)))))
+        found = fs.stat(path_of(folder, name))
+        came_at = _time(0 if found is None else found.ctime_ns)
+        return _right_name(name, history(text, name, state, mtime_of(found), max(made_at, came_at)))
     file = job_file.read_fields(fields, state)
     if file.state in MAY_BE[state] and file.job.finished_at is not None and file.job.token is None:
         return file
-    # Moved here by hand, or written by a program that knows less than we do.
+    # Moved here by hand. It stays what it says it is; one that says it has not ended will never run.
+    ended = file.state if file.state in ENDED else JobStatus.CANCELLED
+    why = file.job.cancel_reason if file.state in ENDED else REMOVED
     when = file.job.finished_at or mtime_of(fs.stat(path_of(folder, name)))
-    return without_lease(file)._replace(job=replace(file.job, finished_at=when, not_before=None, **NO_LEASE))
+    job = replace(file.job, status=ended, cancel_reason=why, finished_at=when, not_before=None, **NO_LEASE)
+    return without_lease(file)._replace(job=job)
 
 
 def _right_name(name: str, file: JobFile) -> JobFile:
@@ -120,6 +134,12 @@ def has_lease(file: JobFile) -> bool:
     job: Job = file.job
     held = job.token is not None and job.worker_id is not None and job.lease_expires_at is not None
     return held and any(run.status is None and run.token == job.token for run in file.runs)
+
+
+def without_counters(file: JobFile) -> JobFile:
+    """Give a file as that of a job that never ran: none of the numbers somebody else wrote into it is believed."""
+    job = replace(file.job, attempts=0, executions=0, expiries=0, snoozes=0, deliveries=0, started_at=None, **NO_LEASE)
+    return file._replace(job=job, runs=())
 
 
 def as_queued(file: JobFile) -> JobFile:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,8 +29,8 @@ from holdfast.journal.stats import JournalStats, report
 from holdfast.model.events import Event, JobCreated, encode_event
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, JobStatus, Run
-from holdfast.model.records import AUTHORITY, Authority
-from holdfast.model.times import Timestamp
+from holdfast.model.records import AUTHORITY, Authority, Key, Record
+from holdfast.model.times import Timestamp, stamp
 from holdfast.model.workflows.instances import Turn
 from holdfast.rules.invariants import RUNS_KEPT
 from holdfast.stores.dir import intent, store_files
@@ -47,13 +47,14 @@ from holdfast.stores.dir.integrity.check import findings
 from holdfast.stores.dir.intent import Drop, Effect, Image, Told, Trash
 from holdfast.stores.dir.job_effects import plan_of
 from holdfast.stores.dir.load.ended_jobs import read_ended
+from holdfast.stores.dir.load.unfinished import as_finished
 from holdfast.stores.dir.manual_edits import Wishes
-from holdfast.stores.dir.opening import demand_private, load, prepare, refuse_missing
-from holdfast.stores.dir.store_files import Counters
+from holdfast.stores.dir.opening import UNOPENED, demand_private, foreign_jobs, load, prepare, refuse_missing, was_store
+from holdfast.stores.dir.store_files import Counters, Identity
 from holdfast.stores.dir.tables import DirTables
 from holdfast.stores.dir.workflow_effects import BatchPlan
 from holdfast.stores.memory.tables import Tables
-from holdfast.stores.protocol import Durability, Entry, Finding, Promises, Wish
+from holdfast.stores.protocol import Adopted, Durability, Entry, Finding, Promises, Wish
 from holdfast.stores.sidecar.blob_files import FileBlobs
 from holdfast.stores.sidecar.log_files import FileLogs
 from holdfast.stores.sidecar.sessions import LockedSessions
@@ -70,6 +71,13 @@ MOST_LIVE: Final = 10_000
 MOST_FILES: Final = 100_000
 
 
+#: What to do after an error at which the store stopped.
+REOPEN: Final = (
+    "The store takes no more writes. See to the disk, reopen the store, then send the same command again: it gives the "
+    "first outcome."
+)
+
+
 class DirStore:
     """A store in one directory, held by one process."""
 
@@ -79,13 +87,15 @@ class DirStore:
         """Take over a directory, locked unless it is only to be read; use `open`."""
         readonly = lock is None
         self._path = path
-        self._fs = Below(fs, "data")
+        self._fs = as_finished(fs, path) if readonly else Below(fs, "data")
         #: Its directory as it was opened, and how it is found by its name.
         self._root = fs.stat("")
         self._look_up = partial(fs.stat, "")
         self._clock = clock
         self._readonly = readonly
         self._file_lock = lock
+        #: What goes with the store: the lock, and the files if they were opened for it.
+        self._owned = ExitStack()
         #: What the lock says of this process.
         self._holder: dict[str, object] = {}
         self._pid = process_id()
@@ -96,6 +106,12 @@ class DirStore:
         #: Further effects that go with the next change of a job.
         self._errands: dict[str, list[Effect]] = {}
         self._tables = DirTables(self._read_ended, self._is_touched, Histories(self._fs, path))
+        identity = store_files.read_identity(fs, path)
+        self._tables.made_at = stamp(clock.now()) if identity is None else Timestamp(identity.created_at)
+        #: What lay here when this became a store, and when that was; None if nothing did, or it is no store yet.
+        self.adopted = None if identity is None else _adopted(identity)
+        if identity is None and not was_store(self._fs) and (foreign := foreign_jobs(self._fs)) is not None:
+            log.warning("dir.not_adopted", extra={"file": path, **msgspec.structs.asdict(foreign), "next": UNOPENED})
         began = clock.monotonic()
         opened = load(self._fs, path, clock, self._tables, readonly=readonly, fresh=fresh)
         self._opened = opened
@@ -112,7 +128,8 @@ class DirStore:
         root = f"{path}/data"
         self.blobs = FileBlobs(self._fs, root, clock, self._each_unnamed, readonly=readonly)
         self.logs = FileLogs(self._fs, root, readonly=readonly)
-        self.sessions = LockedSessions(f"{path}/SESSIONS", readonly=readonly or not isinstance(fs, OsFS))
+        soft = f"{path}/SESSIONS", f"{path}/WAITING"
+        self.sessions = LockedSessions(*soft, readonly=readonly or not isinstance(fs, OsFS))
         self.workers = FileRoster(self._fs, root, clock, self.sessions, readonly=readonly)
 
     @property
@@ -135,20 +152,20 @@ class DirStore:
         Raises StoreLocked if another process has it, StoreDamaged if acknowledged data cannot be read.
         """
         root, clock = str(path), clock or SystemClock()
-        with telling(root, "opening"):
+        with telling(root, "opening"), ExitStack() as owned:
             if fs is None:
-                fs = _files(root, network=network, create=not readonly)
+                fs = owned.enter_context(_files(root, network=network, create=not readonly))
             if readonly:
                 refuse_missing(fs, root)
-                return cls(fs, root, clock, lock=None)
+                store = cls(fs, root, clock, lock=None)
+                store._owned = owned.pop_all()
+                return store
             lock, holder = take_lock(fs, JournalOptions(), clock, root)
-            try:
-                fresh = prepare(fs, Below(fs, "data"), root, clock)
-                store = cls(fs, root, clock, lock=lock, fresh=fresh)
-                store._holder = holder
-            except BaseException:
-                lock.release()
-                raise
+            owned.callback(lock.release)
+            fresh = prepare(fs, Below(fs, "data"), root, clock)
+            store = cls(fs, root, clock, lock=lock, fresh=fresh)
+            store._holder = holder
+            store._owned = owned.pop_all()
         log.info("dir.opened", extra={"file": root, **vars(store.report)})
         store._warn_if_crowded()
         return store
@@ -236,12 +253,12 @@ class DirStore:
                 raise self._failure from error
             # Before the intent has its name nothing has happened, and what failed was thrown away.
             if error.facts.get("synced"):
-                self._failure = error
+                self._stop_at(error)
             raise
         except BaseException as error:
             self._counted.flush_errors_total += 1
             self._tables.undo()
-            self._failure = error if isinstance(error, StoreError) else StoreFailed(f"{self._path}: interrupted.")
+            self._stop_at(error if isinstance(error, StoreError) else StoreFailed(f"{self._path}: interrupted."))
             raise
         # It is durable, whatever comes from here on.
         self._counted.batch(len(events), size + self._feed.size - had, took_s)
@@ -253,6 +270,11 @@ class DirStore:
             self._fs.unlink(path_of(INTENT, intended.name))
         self._tidy(plan)
         reach("dir.committed")
+
+    def _stop_at(self, error: StoreError) -> None:
+        """Take no more writes after an error, and say so: sending again helps only once the store was reopened."""
+        error.hint = REOPEN
+        self._failure = error
 
     def _see_that_it_is_ours(self) -> None:
         """Notice a directory that was moved or replaced beneath us: who opens the store next would find another one."""
@@ -299,11 +321,11 @@ class DirStore:
     def _rotate(self) -> None:
         """Begin the next file of the feed, if this one is full and no intent is open."""
         if self._feed.size >= ROTATE:
-            self._begin_feed()
+            self._begin_feed(self._tables.changed())
 
-    def _begin_feed(self) -> None:
+    def _begin_feed(self, batch: Mapping[tuple[type[Record], Key], Record | None] | None = None) -> None:
         """Begin the next file of the feed. The counters first: they must not be known by an older file alone."""
-        self._keep_counters()
+        self._keep_counters(batch)
         self._feed.begin(self._last + 1)
 
     def _noted(self, image: Image, seen: Signature | None) -> None:
@@ -456,7 +478,8 @@ class DirStore:
         except StoreClosed:
             raise
         except StoreError as error:
-            self._failure = self._failure or error
+            if self._failure is None:
+                self._stop_at(error)
             raise
 
     # --- looking after files ------------------------------------------------------------------------------------------
@@ -482,17 +505,35 @@ class DirStore:
             if self._feed.size:
                 self._begin_feed()
 
-    def _keep_counters(self, *, closing: bool = False) -> None:
+    def _keep_counters(self, batch: Mapping[tuple[type[Record], Key], Record | None] | None = None) -> None:
+        """Write how far the store has counted, and which jobs live: what happens to their files is then noticed.
+
+        `batch` is what a batch that is not durable yet has changed, as it was before.
+        """
         authority = self._tables.records[Authority].get(AUTHORITY) or Authority()
-        counters = Counters(self._last, self._tables.ts, authority.last_token)
-        if closing:
+        live = self._live_jobs(batch or {})
+        counters = Counters(
+            self._last,
+            self._tables.ts,
+            authority.last_token,
             # What was done to files before this opening and nobody decided must be found by the next one, too.
-            waiting = (job.job_id for job in self._tables.records[Job].values() if job.status is JobStatus.QUEUED)
-            pending = tuple(sorted({*waiting, *self._wishes.missing}))
-            counters = msgspec.structs.replace(counters, pending=pending, edited=tuple(self._wishes.edited))
+            pending=tuple(sorted({*live[JobStatus.QUEUED], *self._wishes.missing})),
+            running=tuple(sorted(live[JobStatus.RUNNING])),
+            edited=tuple(self._wishes.edited),
+        )
         if counters != self._kept_counters:
             store_files.write_counters(self._fs, counters)
             self._kept_counters = counters
+
+    def _live_jobs(self, batch: Mapping[tuple[type[Record], Key], Record | None]) -> dict[JobStatus, list[str]]:
+        """Give the jobs that wait and those that run, as they were before a batch."""
+        before = {key: record for (kind, key), record in batch.items() if kind is Job}
+        live: dict[JobStatus, list[str]] = {JobStatus.QUEUED: [], JobStatus.RUNNING: []}
+        for job_id, now in self._tables.records[Job].items():
+            job = before.get(job_id, now)
+            if isinstance(job, Job) and job.status in live:
+                live[job.status].append(job_id)
+        return live
 
     def close(self) -> None:
         """Write the counters, let go of the lock and of waiters."""
@@ -507,13 +548,12 @@ class DirStore:
                 if self._failure is None and not self._readonly:
                     # They only make the next opening know more: what was acknowledged is in the files.
                     with suppress(OSError):
-                        self._keep_counters(closing=True)
+                        self._keep_counters()
             finally:
                 self.sessions.close()
                 with suppress(OSError):
                     self._feed.close()
-                if self._file_lock is not None:
-                    self._file_lock.release()
+                self._owned.close()
 
     def _each_unnamed(self, digests: Collection[str], action: Callable[[str], None]) -> None:
         """Do something with each blob that no record names, while nobody can begin to name it."""
@@ -541,6 +581,13 @@ class DirStore:
             raise StoreFailed(f"{self._path} takes no more writes: {self._failure.message}") from self._failure
 
 
+def _adopted(identity: Identity) -> Adopted | None:
+    found = identity.adopted
+    if found is None:
+        return None
+    return Adopted(Timestamp(identity.created_at), found.pending + found.running, found.completed, found.failed)
+
+
 def _encoded(event: Event) -> msgspec.Raw:
     raw = encode_event(event)
     if len(raw) > MAX_EVENT:
@@ -562,5 +609,9 @@ def _files(root: str, *, network: bool, create: bool) -> OsFS:
         raise StoreFailed(
             f"{root}: is no directory. Nothing was opened.", hint="Give the path of a directory.", file=root
         ) from None
-    demand_private(root)
+    try:
+        demand_private(root)
+    except BaseException:
+        fs.close_dirs()
+        raise
     return fs

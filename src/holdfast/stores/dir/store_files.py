@@ -24,13 +24,24 @@ META = "meta"
 FORMAT = 1
 
 
-class Identity(msgspec.Struct, frozen=True):
+class AdoptedFiles(msgspec.Struct, frozen=True):
+    """How many job files of another program lay in a directory when it became a store."""
+
+    pending: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which store this is."""
 
     format: str
     version: int
     id: str
     created_at: str = msgspec.field(name="createdAt")
+    #: None if the directory was empty.
+    adopted: AdoptedFiles | None = None
 
 
 class Counters(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,8 +52,10 @@ class Counters(msgspec.Struct, frozen=True, omit_defaults=True):
     ts: Timestamp = Timestamp("")
     #: The highest token granted.
     token: int = 0
-    #: Ids of the jobs whose files lay in `pending/` when the store was closed in order.
+    #: Ids of the jobs that waited then; None if an earlier version wrote it while the store was open.
     pending: tuple[str, ...] | None = None
+    #: Ids of those that ran.
+    running: tuple[str, ...] = ()
     #: Those whose files had been edited before it was opened, and nobody had decided that yet.
     edited: tuple[str, ...] = ()
 
@@ -71,9 +84,9 @@ def read_identity(fs: FS, root: str) -> Identity | None:
     return found
 
 
-def write_identity(fs: FS, now: datetime) -> None:
+def write_identity(fs: FS, now: datetime, adopted: AdoptedFiles | None) -> None:
     """Say which store this is, for good."""
-    made = Identity("holdfast-dir", FORMAT, uuid.uuid4().hex, stamp(now))
+    made = Identity("holdfast-dir", FORMAT, uuid.uuid4().hex, stamp(now), adopted)
     atomic_write.put(fs, "", IDENTITY, pretty(msgspec.json.encode(made)))
 
 

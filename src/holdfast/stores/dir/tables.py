@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from holdfast.model.ids import JobId, Token
 from holdfast.model.jobs import Job, Run
 from holdfast.model.records import Key, Record, key_of
-from holdfast.model.times import Timestamp
+from holdfast.model.times import FIRST, Timestamp
 from holdfast.model.workflows.instances import Execution, HistoryRow
 from holdfast.stores.dir.format.file_names import name_of
 from holdfast.stores.dir.format.histories import Histories
@@ -88,6 +88,8 @@ class DirTables(BatchTables):
         self.unread: dict[str, str] = {}
         #: Number of the last event before this opening.
         self.opened_at = 0
+        #: When this store was made, around what lay there.
+        self.made_at = FIRST
 
     # --- reading what is missing --------------------------------------------------------------------------------------
 

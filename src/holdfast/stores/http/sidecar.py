@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import quote
 
 import msgspec
 
 from holdfast.errors import BlobMissing, NotFound, StoreDamaged, WorkerNotFound
-from holdfast.model.ids import RunId
+from holdfast.model.ids import RunId, Token
 from holdfast.model.logs import LogLine, NumberedLine, storable
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Wish, WorkerInfo
 from holdfast.stores.http.channel import SOFT_S, Channel, Request
 from holdfast.stores.http.wire import Beat, Heartbeat, Lines, Roll, RunLines, encode
+from holdfast.stores.sidecar.protocol import Marks, NoMarks
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -129,4 +130,14 @@ class NoSessions:
     def gone(self, session_ids: Collection[str]) -> set[str]:
         """Give none: nothing is provable from here."""
         del session_ids
+        return set()
+
+    def marks(self, session_id: str | None) -> Marks:
+        """Mark nothing: what is lost here is never taken from the dead."""
+        del session_id
+        return NoMarks()
+
+    def unbegun(self, session_id: str, leases: Iterable[tuple[str | None, Token]]) -> set[Token]:
+        """Give none."""
+        del session_id, leases
         return set()

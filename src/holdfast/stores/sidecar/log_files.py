@@ -150,8 +150,11 @@ class FileLogs:
                 self._places.popitem(last=False)
 
     def path(self, run_id: RunId) -> str | None:
-        """Give the run's file, whether it has been written or not."""
-        return f"{self._root}/{_path(run_id)}"
+        """Return the run's file, or None while nothing was written, or when it could not be seen."""
+        with suppress(OSError):
+            if self._fs.stat(_path(run_id)) is not None:
+                return f"{self._root}/{_path(run_id)}"
+        return None
 
     def sweep(self, before: Timestamp, limit: int) -> int:
         """Remove files whose last line is old, the oldest runs first."""

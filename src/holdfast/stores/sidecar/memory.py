@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
 
 import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import BlobMissing
-from holdfast.model.ids import RunId
+from holdfast.model.ids import RunId, Token
 from holdfast.model.logs import LogLine, NumberedLine, storable
 from holdfast.model.times import Timestamp, stamp
 from holdfast.model.workers import Wish, WorkerInfo
-from holdfast.stores.sidecar.protocol import Sessions
+from holdfast.stores.sidecar.protocol import Marks, NoMarks, Sessions
 from holdfast.stores.sidecar.worker_liveness import forgotten_before, shown
 
 
@@ -153,4 +153,14 @@ class MemorySessions:
     def gone(self, session_ids: Collection[str]) -> set[str]:
         """Give none."""
         del session_ids
+        return set()
+
+    def marks(self, session_id: str | None) -> Marks:
+        """Mark nothing: what is lost here is never taken from the dead."""
+        del session_id
+        return NoMarks()
+
+    def unbegun(self, session_id: str, leases: Iterable[tuple[str | None, Token]]) -> set[Token]:
+        """Give none."""
+        del session_id, leases
         return set()

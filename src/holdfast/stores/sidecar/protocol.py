@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from holdfast.model.ids import RunId
+from holdfast.model.ids import RunId, Token
 from holdfast.model.logs import LogLine, NumberedLine
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import Wish, WorkerInfo
@@ -122,3 +122,48 @@ class Sessions(Protocol):
     def gone(self, session_ids: Collection[str]) -> set[str]:
         """Give those that are provably dead. One that never held anything here is not."""
         ...
+
+    def marks(self, session_id: str | None) -> Marks:
+        """Give where the process of this opening marks what it has not begun. Never raises; nothing may be kept."""
+        ...
+
+    def unbegun(self, session_id: str, leases: Iterable[tuple[str | None, Token]]) -> set[Token]:
+        """Give those leases and locks of a dead opening, each with its worker, whose work had certainly not begun.
+
+        - What nothing is known of is not among them.
+        - Nothing is known once the machine has started anew.
+        """
+        ...
+
+
+class Marks(Protocol):
+    """Leases and locks that an opening holds and has not begun. Any thread may call it; nothing is synced."""
+
+    def join(self, worker: str) -> None:
+        """Register a worker: no lease granted to it counts as begun until it says that it has received the lease."""
+        ...
+
+    def receive(self, worker: str | None, received: Token, waiting: Sequence[Token]) -> None:
+        """Say that a worker has received leases up to this token, and that the `waiting` ones have not begun.
+
+        - Called before any of them begins.
+        - The worker is None for locks of instances, which name none.
+        """
+        ...
+
+    def clear(self, token: Token) -> None:
+        """Say that this one begins now, or is given back. Called before its code runs."""
+        ...
+
+
+class NoMarks:
+    """Marks where none can be kept: everything counts as begun."""
+
+    def join(self, worker: str) -> None:
+        """Mark nothing."""
+
+    def receive(self, worker: str | None, received: Token, waiting: Sequence[Token]) -> None:
+        """Mark nothing."""
+
+    def clear(self, token: Token) -> None:
+        """Have nothing to clear."""

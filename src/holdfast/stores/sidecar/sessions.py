@@ -20,11 +20,14 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from hashlib import sha256
 
 from holdfast.journal.filesystem import after_fork_in_child
+from holdfast.model.ids import Token
+from holdfast.stores.sidecar.protocol import Marks, NoMarks
+from holdfast.stores.sidecar.waiting_marks import MarkedRegion, unbegun
 
 #: Bytes of a slot: 62 of the hash, one that says whether it was closed in order, a newline.
 SLOT = 64
@@ -69,6 +72,9 @@ class _File:
                 continue
             os.pwrite(self.fd, mark + _HELD + b"\n", slot * SLOT)
             self.held[mark] = slot
+            # Before any lease names the session: after a power cut the slot is what tells that it is gone.
+            with suppress(OSError):
+                os.fsync(self.fd)
             return
 
     def leave(self, mark: bytes) -> None:
@@ -119,10 +125,16 @@ _abandoned: list[dict[bytes, tuple[int, int]]] = []
 
 
 class LockedSessions:
-    """The sessions of one store, in the file at `path`. With `readonly`, none is held, and nothing is made."""
+    """The sessions of one store, in the file at `path`. With `readonly`, none is held, and nothing is made.
 
-    def __init__(self, path: str, *, readonly: bool = False) -> None:
+    What they have not begun is marked in the file at `marks`, if there is to be one.
+    """
+
+    def __init__(self, path: str, marks: str | None = None, *, readonly: bool = False) -> None:
         self._path = path
+        self._marks_path = marks
+        #: Session → where it marks what it has not begun.
+        self._regions: dict[str, MarkedRegion] = {}
         self._readonly = readonly
         #: Which file each of our sessions is held in.
         self._mine: dict[bytes, tuple[int, int]] = {}
@@ -136,9 +148,12 @@ class LockedSessions:
         mark = _mark(session_id)
 
         def take(which: tuple[int, int], file: _File) -> None:
+            is_new = not os.fstat(file.fd).st_size
             file.take(mark)
             if mark in file.held:
                 self._mine[mark] = which
+            if is_new:
+                _sync_directory(self._path)
 
         self._with_file(os.O_RDWR | os.O_CREAT, take)
 
@@ -157,8 +172,36 @@ class LockedSessions:
             self._with_file(os.O_RDONLY, look)
         return found
 
+    def marks(self, session_id: str | None) -> Marks:
+        """Give the region of a session that is held here."""
+        if session_id is None or self._marks_path is None:
+            return NoMarks()
+        if session_id not in self._regions:
+            mark = _mark(session_id)
+            with _guard:
+                file = _known(self._mine.get(mark, (-1, -1)))
+                slot = None if file is None else file.held.get(mark)
+            if slot is None:  # others learn nothing of this session anyway
+                return NoMarks()
+            self._regions[session_id] = MarkedRegion(self._marks_path, slot, mark)
+        return self._regions[session_id]
+
+    def unbegun(self, session_id: str, leases: Iterable[tuple[str | None, Token]]) -> set[Token]:
+        """Give what the region of the session says, if it has one."""
+        mark = _mark(session_id)
+        slots: list[int] = []
+
+        def look(_: tuple[int, int], file: _File) -> None:
+            slots.extend(slot for slot, text in enumerate(file.slots()) if text[:-1] == mark)
+
+        if self._marks_path is not None:
+            self._with_file(os.O_RDONLY, look)
+        return unbegun(self._marks_path, slots[0], mark, leases) if self._marks_path and slots else set()
+
     def close(self) -> None:
         """Let go of every session held here."""
+        for region in self._regions.values():
+            region.close()
         with _guard:
             _leave(self._mine)
 
@@ -171,7 +214,11 @@ class LockedSessions:
             which = self._which()
             if _known(which) is None:
                 fd = os.open(self._path, flags | _WARILY, 0o600)
-                opened = os.fstat(fd)
+                try:
+                    opened = os.fstat(fd)
+                except BaseException:
+                    os.close(fd)
+                    raise
                 which = (opened.st_dev, opened.st_ino)
                 # It was moved here meanwhile, and is one we know: then the new descriptor stays open, unused.
                 _files.setdefault(which, _File(fd))
@@ -186,6 +233,16 @@ class LockedSessions:
         except FileNotFoundError:
             return (-1, -1)
         return (found.st_dev, found.st_ino)
+
+
+def _sync_directory(path: str) -> None:
+    """Make the name of a new file durable, as far as it goes."""
+    with suppress(OSError):
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120 - the path may be bytes that are no text
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _mark(session_id: str) -> bytes:

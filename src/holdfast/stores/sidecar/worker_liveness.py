@@ -25,12 +25,13 @@ def forgotten_before(now: Timestamp) -> Timestamp:
 def shown(workers: Iterable[WorkerInfo], sessions: Sessions, now: Timestamp) -> list[WorkerInfo]:
     """Give the workers of the last day by id, `lost` where they are gone."""
     kept = [worker for worker in workers if worker.last_seen >= forgotten_before(now)]
-    silent = later(now, -LOST_S)
+    # Seen far in the future: the clock was set back since then, and it has not been heard of by the new time.
+    silent, ahead = later(now, -LOST_S), later(now, LOST_S)
     gone = sessions.gone({worker.session_id for worker in kept if worker.session_id is not None})
 
     def is_lost(worker: WorkerInfo) -> bool:
         speaks = worker.session_id is None or bool(worker.runs)
-        return worker.session_id in gone or (speaks and worker.last_seen < silent)
+        return worker.session_id in gone or (speaks and not silent <= worker.last_seen <= ahead)
 
     return [
         msgspec.structs.replace(worker, state=WorkerState.LOST) if is_lost(worker) else worker

@@ -320,6 +320,11 @@ class Batch(Lookups):
         return self._now
 
     @property
+    def store_id(self) -> str:
+        """Which store this is."""
+        return self._now.store_id
+
+    @property
     def seq(self) -> int:
         """Number of the last event this batch contains."""
         return self._events[-1][0] if self._events else self._now.seq

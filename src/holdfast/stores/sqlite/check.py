@@ -10,10 +10,11 @@ import sqlite3
 from collections.abc import Iterator
 from hashlib import sha256
 
-from holdfast.errors import StoreError
+from holdfast.errors import LogMissing, StoreError
 from holdfast.model.artifacts import copies_in
 from holdfast.rules.invariants import reported
 from holdfast.stores.protocol import Finding, finding_of
+from holdfast.stores.sqlite.commit_marker import claimed, demand_log
 from holdfast.stores.sqlite.connections import translated
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rows import LANE_BIT, WAITS_BIT, Meta, chained, sum_of
@@ -49,8 +50,16 @@ _SUMMED = {
 def findings(db: sqlite3.Connection, path: str) -> list[Finding]:
     """List what is wrong with one state of the database."""
     found: list[Finding] = []
+    claim = claimed(path)  # before the state is fixed: others may commit meanwhile
     db.execute("BEGIN")
-    for step in (_pages, _references, _sums, _turns, _blobs, _chain, _invariants):
+
+    def log_is_there(db: sqlite3.Connection, path: str) -> Iterator[Finding]:
+        try:
+            demand_log(db, path, claim)
+        except LogMissing as lost:
+            yield Finding(code=lost.code, message=lost.message, remedy=lost.hint, file=path)
+
+    for step in (log_is_there, _pages, _references, _sums, _turns, _blobs, _chain, _invariants):
         try:
             found.extend(step(db, path))
         except sqlite3.Error as error:
@@ -63,7 +72,8 @@ def findings(db: sqlite3.Connection, path: str) -> list[Finding]:
 
 def _damaged(error: Exception, path: str) -> Finding:
     code = error.code if isinstance(error, StoreError) else "store_damaged"
-    return Finding(code=code, message=str(error), remedy=_RESTORE, file=path)
+    message = error.message if isinstance(error, StoreError) else str(error)
+    return Finding(code=code, message=message, remedy=_RESTORE, file=path)
 
 
 def _pages(db: sqlite3.Connection, path: str) -> Iterator[Finding]:

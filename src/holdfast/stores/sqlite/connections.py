@@ -7,6 +7,7 @@ opened other than by SQLite: closing any descriptor of it would drop the locks t
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 import sys
 import threading
@@ -33,6 +34,9 @@ BUSY_MS = 5000
 #: waiting soon sleeps for 10 and more, and lets the lock lie idle.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.0001, 0.002
 
+#: Bytes that SQLite writes at a time, at most: a frame of its log.
+_PAGE = 4096 + 24
+
 #: Setting → its value, and the answer to expect.
 _SETTINGS: dict[str, tuple[str, object]] = {
     "busy_timeout": (str(BUSY_MS), BUSY_MS),
@@ -56,9 +60,14 @@ _READER_SETTINGS: dict[str, tuple[str, object]] = {
 }
 
 
-def connect(path: str, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+#: How a database is opened: to read, to read and write, or to read what nobody can change.
+Mode = Literal["ro", "rw", "immutable"]
+_MODES: dict[Mode, str] = {"ro": "mode=ro", "rw": "mode=rw", "immutable": "mode=ro&immutable=1"}
+
+
+def connect(path: str, mode: Mode) -> sqlite3.Connection:
     """Open a database that exists. Transactions are begun and ended by hand; one thread at a time may use it."""
-    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    uri = f"file:{quote(os.fsencode(path))}?{_MODES[mode]}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
 
 
@@ -67,12 +76,50 @@ def open_writer(path: str) -> sqlite3.Connection:
     return _open(path, "rw", _SETTINGS)
 
 
-def open_reader(path: str, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
-    """Open a connection for reading. Unless `mode` is `ro` it may take part in recovering the log of a dead writer."""
+def open_reader(path: str, mode: Mode) -> sqlite3.Connection:
+    """Open a connection for reading. If `mode` is `rw` it may take part in recovering the log of a dead writer."""
     return _open(path, mode, _READER_SETTINGS)
 
 
-def _open(path: str, mode: Literal["ro", "rw"], settings: dict[str, tuple[str, object]]) -> sqlite3.Connection:
+def is_mounted_readonly(path: str) -> bool:
+    """Tell whether the file system of a database takes no writes."""
+    try:
+        return bool(os.statvfs(os.path.dirname(path) or ".").f_flag & os.ST_RDONLY)  # noqa: PTH120 - may be no text
+    except OSError:
+        return False
+
+
+def reading_mode(path: str) -> Mode:
+    """Choose how to open a database that is only to be read.
+
+    SQLite makes files beside a database even to read it. On a file system that takes no writes it needs them to be
+    there, or to be told that nobody can change the database; then it does not look at the log.
+
+    Raises StoreReadOnly for a log that cannot be read there.
+    """
+    if not is_mounted_readonly(path):
+        return "ro"
+    if not size_of(f"{path}-wal"):
+        return "immutable"
+    if os.path.lexists(f"{path}-shm"):
+        return "ro"
+    raise StoreReadOnly(
+        f"{path}: the file system is mounted read-only, and SQLite cannot read the log {path}-wal there without its "
+        "index. Nothing was opened: without the log the newest commits would be missing.",
+        hint="Copy the database and its log to a disk that can be written, and open the copy.",
+        file=path,
+    )
+
+
+def size_of(path: str) -> int:
+    """Give the bytes of a file; 0 if there is none."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - the path may be bytes that are no text
+    except OSError:
+        return 0
+
+
+def _open(path: str, mode: Mode, settings: dict[str, tuple[str, object]]) -> sqlite3.Connection:
     try:
         db = connect(path, mode)
     except sqlite3.Error as error:
@@ -171,7 +218,7 @@ def translated(error: sqlite3.Error, path: str) -> HoldfastError:
     if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreDamaged(
             f"{path}: {text}. Nothing was changed.",
-            hint="Run `holdfast store check` on it; restore a copy if the damage cannot be repaired.",
+            hint="Copy the database with its -wal file aside, then restore a backup.",
             **facts,
         )
     if kind == sqlite3.SQLITE_READONLY:
@@ -186,4 +233,26 @@ def translated(error: sqlite3.Error, path: str) -> HoldfastError:
             hint="Run `holdfast store check` on it.",
             **facts,
         )
+    if kind == sqlite3.SQLITE_CANTOPEN:
+        return StoreFailed(
+            f"{path}: {text}. Nothing was written.",
+            hint="SQLite makes files beside the database even to read it: check who may write to its directory, the "
+            "space there, and how many files the process may have open.",
+            **facts,
+        )
+    if kind == sqlite3.SQLITE_IOERR and _has_reached_size_limit(path):
+        return StoreFailed(
+            f"{path}: {text}: a file has reached the file size limit of this process. The outcome of what was in "
+            "flight is unknown.",
+            hint="Raise the limit (`ulimit -f`), reopen the store, then send the same command again.",
+            **facts,
+        )
     return StoreFailed(f"{path}: {text}. The outcome of what was in flight is unknown.", **facts)
+
+
+def _has_reached_size_limit(path: str) -> bool:
+    """Tell whether the next page would not fit the limit that a process has for the size of a file."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return False
+    return any(size_of(name) + _PAGE > limit for name in (path, f"{path}-wal"))

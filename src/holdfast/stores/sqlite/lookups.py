@@ -117,6 +117,11 @@ class Lookups(FlowLookups):
         """Number of the last event this state contains."""
         return self._meta.seq
 
+    @property
+    def ts(self) -> Timestamp:
+        """Time of the last event this state contains."""
+        return Timestamp(self._meta.ts)
+
     def entries(self, after: int, last: int, limit: int) -> list[Entry]:
         """Give up to `limit` events with numbers above `after`, up to `last`. Raises InvalidValue if some are gone."""
         trimmed = self._meta.trimmed_seq

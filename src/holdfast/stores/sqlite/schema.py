@@ -22,13 +22,15 @@ from holdfast.errors import (
     NoPath,
     StoreBusy,
     StoreDamaged,
+    StoreError,
     StoreFailed,
     StoreReadOnly,
     TooNew,
 )
 from holdfast.failpoints import reach
+from holdfast.journal.fs_errors import kind_of
 from holdfast.model.records import Queue
-from holdfast.stores.sqlite.connections import begin_immediate, connect, translated
+from holdfast.stores.sqlite.connections import begin_immediate, connect, reading_mode, size_of, translated
 from holdfast.stores.sqlite.rows import Meta, queue_row, sum_of
 from holdfast.stores.sqlite.statements import SQL, read_sql, split
 
@@ -41,7 +43,7 @@ Migration = Callable[[sqlite3.Connection], None]
 
 def _to_2(db: sqlite3.Connection) -> None:
     """Give queues their limits, and the store its places beside the records."""
-    for statement in split(read_sql("sqlite-v2.sql")):
+    for statement in split(read_sql("schema_v2.sql")):
         db.execute(statement)
     for namespace, name, paused, reason in db.execute("SELECT namespace, name, paused, pause_reason FROM queues_v1"):
         db.execute(SQL["save_queue"], queue_row(Queue(namespace, name, paused != 0, reason)))
@@ -50,26 +52,26 @@ def _to_2(db: sqlite3.Connection) -> None:
 
 def _to_3(db: sqlite3.Connection) -> None:
     """Make room for templates and schedules."""
-    for statement in split(read_sql("sqlite-v3.sql")):
+    for statement in split(read_sql("schema_v3.sql")):
         db.execute(statement)
 
 
 def _to_4(db: sqlite3.Connection) -> None:
     """Make room for reservations, groups, webhooks and deliveries."""
-    for statement in split(read_sql("sqlite-v4.sql")):
+    for statement in split(read_sql("schema_v4.sql")):
         db.execute(statement)
 
 
 def _to_5(db: sqlite3.Connection) -> None:
     """Make room for workflow instances."""
-    for statement in split(read_sql("sqlite-v5.sql")):
+    for statement in split(read_sql("schema_v5.sql")):
         db.execute(statement)
 
 
 def _to_6(db: sqlite3.Connection) -> None:
     """Make room for who started an instance: nobody is known of those that are there."""
     summed = {table: _summed_anew(db, table) for table in ("instances", "orchestrator_queue")}
-    for statement in split(read_sql("sqlite-v6.sql")):
+    for statement in split(read_sql("schema_v6.sql")):
         db.execute(statement)
     for table, sums in summed.items():
         for total, row in sums:
@@ -78,7 +80,7 @@ def _to_6(db: sqlite3.Connection) -> None:
 
 def _to_7(db: sqlite3.Connection) -> None:
     """Let ready jobs be found by their task."""
-    for statement in split(read_sql("sqlite-v7.sql")):
+    for statement in split(read_sql("schema_v7.sql")):
         db.execute(statement)
 
 
@@ -101,7 +103,7 @@ MIGRATIONS: Mapping[int, Migration] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5
 def make_if_missing(path: str) -> None:
     """Make an empty store at `path`, unless there is something already."""
     # The log is looked for first: whoever makes a store makes its database before its log.
-    orphan = _size(f"{path}-wal") > 0
+    orphan = size_of(f"{path}-wal") > 0
     if os.path.lexists(path):
         return
     if orphan:
@@ -114,18 +116,14 @@ def make_if_missing(path: str) -> None:
     place = Path(path)
     draft = place.with_name(f".{place.name}.new-{secrets.token_hex(8)}")
     try:
-        _build(str(draft))
+        _build(str(draft), path)
         reach("sqlite.built")
         # A link, not a rename: it fails if another process was faster, and theirs stays.
         with suppress(FileExistsError):
             os.link(draft, place)
         _sync(place.parent)
     except OSError as error:
-        raise StoreFailed(
-            f"{path}: cannot be made: {error.strerror}. Nothing is there.",
-            hint="Check the path, its permissions and the space on its disk.",
-            file=path,
-        ) from error
+        raise _not_made(path, kind_of(error), str(error.strerror)) from error
     finally:
         for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm"), Path(f"{draft}-journal")):
             # What cannot be removed was not made, or lies on a disk that the error above already tells of.
@@ -133,7 +131,15 @@ def make_if_missing(path: str) -> None:
                 leftover.unlink()
 
 
-def _build(draft: str) -> None:
+def _not_made(path: str, kind: type[StoreError], reason: str) -> StoreError:
+    return kind(
+        f"{path}: the store cannot be made: {reason}. Nothing is there.",
+        hint="Check the path, its permissions and the space on its disk, then open it again.",
+        file=path,
+    )
+
+
+def _build(draft: str, path: str) -> None:
     fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(fd, 0o600)  # whatever the umask; SQLite gives its other files the same mode
@@ -151,11 +157,11 @@ def _build(draft: str) -> None:
         finally:
             db.close()
     except sqlite3.Error as error:
-        raise translated(error, draft) from error
+        failure = type(translated(error, path))
+        kind = failure if issubclass(failure, StoreError) else StoreFailed
+        raise _not_made(path, kind, str(error)) from error
     if busy:
-        raise StoreBusy(
-            f"{draft}: another program uses the database that is being made. Nothing was opened.", file=draft
-        )
+        raise _not_made(path, StoreBusy, "another program uses the database that is being made")
     _sync(Path(draft))
 
 
@@ -179,17 +185,10 @@ def _copy_blank(db: sqlite3.Connection) -> None:
 
 def lay_out(db: sqlite3.Connection) -> None:
     """Make all tables in an empty database. It takes the steps of an old one, so that the two cannot differ."""
-    for statement in split(read_sql("sqlite-v1.sql")):
+    for statement in split(read_sql("schema_v1.sql")):
         db.execute(statement)
     for step in MIGRATIONS.values():
         step(db)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - the path may be bytes that are no text
-    except OSError:
-        return 0
 
 
 def _sync(path: Path) -> None:
@@ -221,7 +220,7 @@ def demand_ours(path: str, *, readonly: bool = False) -> None:
             file=path,
         )
     try:
-        db = connect(path, "ro")
+        db = connect(path, reading_mode(path) if readonly else "ro")
         try:
             mark = db.execute("PRAGMA application_id").fetchone()[0]
             found = db.execute("PRAGMA user_version").fetchone()[0]

@@ -72,5 +72,5 @@ def assigned(statement: str) -> dict[str, str | None]:
 
 
 #: Files of named blocks.
-FILES = ("sqlite.sql", "sqlite-flows.sql")
+FILES = ("statements.sql", "workflow_statements.sql")
 SQL = {name: body for file in FILES for name, body in blocks(read_sql(file)).items()}

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import HoldfastError, StoreClosed, StoreFailed, StoreFull, StoreReadOnly
@@ -31,13 +31,17 @@ from holdfast.stores.sidecar.sessions import LockedSessions
 from holdfast.stores.sqlite.batch import Batch
 from holdfast.stores.sqlite.caller_transaction import LateBell, joined
 from holdfast.stores.sqlite.check import findings
+from holdfast.stores.sqlite.commit_marker import CommitMarker, claimed, demand_log
 from holdfast.stores.sqlite.connections import (
     BUSY_MS,
+    Mode,
     begin_immediate,
     close_keeping_log,
     demand_setting,
+    is_mounted_readonly,
     open_reader,
     open_writer,
+    reading_mode,
     translated,
     wait_for_others,
 )
@@ -45,6 +49,7 @@ from holdfast.stores.sqlite.fork_guard import inside
 from holdfast.stores.sqlite.lookups import Lookups
 from holdfast.stores.sqlite.rewrite_wal import write_log_again
 from holdfast.stores.sqlite.schema import demand_ours, make_if_missing, migrate
+from holdfast.stores.sqlite.shared_index import make_index
 from holdfast.stores.sqlite.sidecar import Database, SqliteBlobs, SqliteLogs, SqliteRoster
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.wakeup import Bells
@@ -87,6 +92,8 @@ class SqliteStore:
         self._patience_s = patience_s
         #: None: opened for reading.
         self._writer = writer
+        #: How connections for reading are opened.
+        self._mode: Mode = reading_mode(path) if writer is None else "rw"
         self._batch = None if writer is None else Batch(writer)
         self._writing = threading.Lock()
         self._readers: list[sqlite3.Connection] = []
@@ -96,6 +103,7 @@ class SqliteStore:
         #: What the watching connection saw last: a version of the data, and the number of its last event.
         self._seen = (-1, -1)
         self._bells = Bells(path)
+        self._marker = CommitMarker(path)
         self._late = LateBell(self._last_seq, self._bells.ring)
         #: Which files the database and its log are; while we have them open, they stay the same.
         self._files = _identities(path)
@@ -109,7 +117,8 @@ class SqliteStore:
         database = Database(path, self._write_beside, self._read_beside)
         self.blobs = SqliteBlobs(database, clock)
         self.logs = SqliteLogs(database)
-        self.sessions = LockedSessions(f"{path}-sessions", readonly=writer is None or is_network(filesystem_kind(path)))
+        readonly = writer is None or is_network(filesystem_kind(path))
+        self.sessions = LockedSessions(f"{path}-sessions", f"{path}-waiting", readonly=readonly)
         self.workers = SqliteRoster(database, clock, self.sessions, self._reopened if writer is None else None)
         _open_stores.add(self)
 
@@ -146,12 +155,22 @@ class SqliteStore:
     def _opened(place: str, patience_s: float, *, readonly: bool) -> sqlite3.Connection | None:
         """Give the writer of a store that is ours, of our version and durable; none for reading."""
         if not readonly:
+            if is_mounted_readonly(place):
+                raise StoreReadOnly(
+                    f"{place}: the file system is mounted read-only. Nothing was opened.",
+                    hint="Open it for reading only, or make the file system writable.",
+                    file=place,
+                )
             make_if_missing(place)
+            if filesystem_kind(place) == "btrfs":
+                make_index(place)
         demand_ours(place, readonly=readonly)
         if readonly:
             return None
+        claim = claimed(place)  # before the database is read: others may commit meanwhile
         writer = open_writer(place)
         try:
+            demand_log(writer, place, claim)
             write_log_again(writer, place, patience_s)
             migrate(writer, place, patience_s)
             wait_for_others(writer, 0)  # from here on `begin_immediate` does, and nobody for a reader
@@ -220,6 +239,7 @@ class SqliteStore:
         reach("sqlite.committed")
         self._demand_files()
         batch.committed()
+        self._marker.note(batch.store_id, batch.seq)
         return True
 
     def _demand_files(self) -> None:
@@ -450,12 +470,9 @@ class SqliteStore:
                         wait_for_others(self._writer, BUSY_MS)  # another process may be closing too
                 self._watch = self._writer = self._batch = None
             self._drop(mine)
+            self._marker.close()
 
     # --- connections ------------------------------------------------------------------------------------------------
-
-    @property
-    def _mode(self) -> Literal["ro", "rw"]:
-        return "ro" if self._writer is None else "rw"
 
     def _reader(self) -> sqlite3.Connection:
         self._demand_open()
@@ -510,7 +527,10 @@ class SqliteStore:
                 file=self.path,
             )
         if self._writer is None or self._batch is None:
-            raise StoreReadOnly(f"{self.path}: the store was opened for reading. Nothing was written.", file=self.path)
+            why = " on a file system that is mounted read-only" if self._mode == "immutable" else ""
+            raise StoreReadOnly(
+                f"{self.path}: the store was opened for reading{why}. Nothing was written.", file=self.path
+            )
         return self._batch, self._writer
 
 
@@ -547,6 +567,7 @@ def _leave_to_parent() -> None:
         store._of_parent = True  # noqa: SLF001 - the fork concerns this module, not the class's users
         _of_parent.append((store._writer, store._watch, store._readers))  # noqa: SLF001 - the same
         store._bells.leave_to_parent()  # noqa: SLF001 - the same
+        store._marker.close()  # noqa: SLF001 - the same
     _open_stores.clear()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 
 from holdfast.engine.maintenance import SWEEP_EVERY_S, end_dead_sessions
@@ -129,6 +131,14 @@ class Workers(Topic):
         assert [worker.worker_id for worker in roster.all()] == ["w2"]
         roster.note(self._worker(harness, "w3"))
         assert [worker.worker_id for worker in roster.all()] == ["w2", "w3"]
+
+    def test_worker_seen_before_the_clock_was_set_back_is_lost_until_it_is_seen_again(self, harness: Harness) -> None:
+        roster = harness.store.workers
+        roster.note(self._worker(harness, "w1"))
+        harness.clock.set_wall(harness.clock.now() - timedelta(hours=2))
+        assert [worker.state for worker in roster.all()] == [WorkerState.LOST]
+        roster.note(self._worker(harness, "w1"))
+        assert [worker.state for worker in roster.all()] == [WorkerState.READY]
 
     def test_another_opening_sees_the_same_workers_and_can_ask_them(self, harness: Harness) -> None:
         other = harness.second()

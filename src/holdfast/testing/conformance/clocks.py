@@ -8,7 +8,16 @@ import pytest
 
 from holdfast.engine.maintenance import next_wake
 from holdfast.errors import LeaseLost
-from holdfast.model.commands import Complete, EndSessions, Expire, Extend, PutSchedule, ResetSchedule
+from holdfast.model.commands import (
+    Complete,
+    EndSessions,
+    Expire,
+    Extend,
+    PutSchedule,
+    RenewReservation,
+    Reserve,
+    ResetSchedule,
+)
 from holdfast.model.jobs import Job, JobStatus, RunStatus
 from holdfast.model.outcomes import Extended, Refusal, Swept
 from holdfast.model.schedules import CatchUp, NewSchedule, Overlap, Schedule
@@ -199,6 +208,112 @@ class Clocks(Topic):
         harness.advance(0.001)
         assert harness.tick().expired == 1
 
+    @pytest.mark.parametrize("asked_s", [None, 5.0])
+    def test_lease_granted_before_a_step_back_and_a_restart_ends_by_its_own_seconds(
+        self, harness: Harness, asked_s: float | None
+    ) -> None:
+        harness.enqueue("a", lease_s=60)
+        harness.take("remote", lease_s=asked_s)
+        _step(harness, -2 * HOUR)
+        harness.restart()
+        assert harness.recover().expired == 0
+        harness.advance((asked_s or 60) - 0.001)
+        assert harness.tick().expired == 0
+        harness.advance(0.001)
+        assert harness.tick().expired == 1
+        assert (harness.status("a"), harness.runs("a")[0].reason) == (JobStatus.QUEUED, "timeout")
+
+    def test_lease_that_was_extended_before_a_step_back_and_a_restart_ends_by_its_own_seconds(
+        self, harness: Harness
+    ) -> None:
+        harness.enqueue("a", lease_s=60)
+        grant = harness.take("remote", lease_s=300)
+        for _ in range(30):
+            harness.advance(100)
+            assert harness.ask(Extend(job_id=A, token=grant.token, lease_s=300)) == Extended(lease_s=300)
+        _step(harness, -HOUR / 2)
+        harness.restart()
+        harness.recover()
+        harness.advance(300 - 0.001)
+        assert harness.tick().expired == 0
+        harness.advance(0.001)
+        assert harness.tick().expired == 1
+
+    def test_lease_whose_holder_asks_after_a_step_back_and_a_restart_stays(self, harness: Harness) -> None:
+        harness.enqueue("a")
+        grant = harness.take("remote")
+        _step(harness, -2 * HOUR)
+        harness.restart()
+        harness.recover()
+        for _ in range(5):
+            harness.advance(20)
+            assert harness.ask(Extend(job_id=A, token=grant.token)) == Extended(lease_s=30)
+            assert harness.tick().expired == 0
+        harness.complete(grant)
+
+    def test_long_lease_of_a_job_with_short_ones_outlives_a_restart(self, harness: Harness) -> None:
+        harness.enqueue("a", lease_s=5)
+        grant = harness.take("remote", lease_s=300)
+        harness.restart()
+        harness.recover()
+        harness.advance(299)
+        assert harness.tick().expired == 0
+        harness.complete(grant)
+
+    def test_lease_granted_after_a_step_back_is_left_to_the_wall_by_a_restart(self, harness: Harness) -> None:
+        harness.advance(2 * HOUR)
+        harness.enqueue("a")
+        _step(harness, -2 * HOUR)
+        grant = harness.take("remote")
+        harness.restart()
+        harness.recover()
+        harness.advance(29)
+        assert harness.tick().expired == 0
+        harness.complete(grant)
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_reservation_ends_by_its_own_seconds_when_the_clock_was_set_back(
+        self, harness: Harness, *, restarts: bool
+    ) -> None:
+        harness.ask(Reserve(reservation_id="r", queue="default", reserved_by="somebody", ttl_s=60))
+        for _ in range(10):
+            harness.advance(20)
+            harness.ask(RenewReservation(reservation_id="r", ttl_s=60))
+        _step(harness, -2 * HOUR)
+        if restarts:
+            harness.restart()
+            harness.recover()
+        harness.enqueue("a")
+        harness.advance(60 - 0.001)
+        assert (harness.tick().expired, harness.lease()) == (0, ())
+        harness.advance(0.001)
+        assert harness.tick().expired == 1
+        assert harness.take().job.job_id == "a"
+
+    def test_reservation_whose_holder_renews_it_stays_although_the_clock_was_set_back(self, harness: Harness) -> None:
+        harness.ask(Reserve(reservation_id="r", queue="default", reserved_by="somebody", ttl_s=60))
+        _step(harness, -2 * HOUR)
+        for _ in range(10):
+            harness.advance(20)
+            harness.ask(RenewReservation(reservation_id="r", ttl_s=60))
+            assert harness.tick().expired == 0
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_session_is_free_after_its_own_seconds_when_the_clock_was_set_back(
+        self, harness: Harness, *, restarts: bool
+    ) -> None:
+        harness.enqueue_many(new_job("a", affinity="s"), new_job("b", affinity="s"))
+        first = harness.take("w1")
+        harness.complete(first)
+        _step(harness, -2 * HOUR)
+        if restarts:
+            harness.restart()
+            harness.recover()
+        assert harness.lease(worker="w2") == ()
+        harness.advance(30)
+        harness.tick()
+        assert harness.take("w2").job.job_id == "b"
+
     def test_leases_that_lapsed_within_a_jump_forward_are_not_held_against_their_jobs(self, harness: Harness) -> None:
         harness.enqueue_many(new_job("a", max_expiries=1), new_job("b", max_expiries=1))
         harness.lease(2)
@@ -210,6 +325,30 @@ class Clocks(Topic):
             (run,) = harness.runs(name)
             assert (harness.status(name), harness.job(name).expiries) == (JobStatus.QUEUED, 0)
             assert (run.status, run.reason) == (RunStatus.LOST, "clock_jump")
+
+    def test_lease_of_the_deciding_process_outlives_a_jump_forward(self, harness: Harness) -> None:
+        harness.enqueue_many(new_job("a", timeout_s=60), new_job("b"))
+        own = harness.take(session_id=harness.authority.session_id)
+        harness.take("remote")
+        _step(harness, 2 * HOUR)
+        assert harness.tick().expired == 1
+        assert [harness.status(name) for name in "ab"] == [JobStatus.RUNNING, JobStatus.QUEUED]
+        harness.advance(20)
+        assert harness.ask(Extend(job_id=A, token=own.token)) == Extended(lease_s=30)
+        harness.advance(29)
+        assert harness.complete(own).job_status is JobStatus.COMPLETED
+        assert harness.job("a").executions == 1
+
+    def test_lease_of_another_opening_ends_without_blame_when_the_clock_jumped_before_a_restart(
+        self, harness: Harness
+    ) -> None:
+        harness.enqueue("a")
+        grant = harness.take("remote")
+        _step(harness, 2 * HOUR)
+        harness.restart()
+        assert harness.recover().expired == 1
+        harness.refused(LeaseLost, Complete(job_id=A, token=grant.token), job_id="a")
+        assert harness.take().token > grant.token
 
     def test_a_grant_after_a_jump_clears_its_way_without_blame(self, harness: Harness) -> None:
         harness.enqueue("a")

@@ -21,6 +21,7 @@ from holdfast.testing.conformance.provider_extras import (
     ProviderSessions,
     ProviderVersions,
 )
+from holdfast.testing.conformance.provider_fields import ProviderFields, ProviderParameters
 from holdfast.testing.conformance.provider_input import (
     ProviderBadInput,
     ProviderIds,
@@ -63,6 +64,8 @@ class ProviderConformance(
     ProviderSessions,
     ProviderVersions,
     ProviderBadInput,
+    ProviderFields,
+    ProviderParameters,
     ProviderIds,
     ProviderDeletion,
     ProviderLists,

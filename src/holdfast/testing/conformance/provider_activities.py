@@ -29,6 +29,7 @@ from holdfast.workflows.provider import (
     ActivityOptions,
     Category,
     ErrorDetails,
+    QueueDepths,
     ScheduledActivityIdentifier,
     TagFilter,
     WorkItem,
@@ -123,7 +124,21 @@ class ProviderActivities(ProviderTopic):
         desk.harness.enqueue("plain")
         desk.idle()
 
-    @pytest.mark.parametrize("owner", ["nobody", "[]", '["i"]', "1,2,3", '["i",1,"2"]', '[ "i",1,2]'])
+    @pytest.mark.parametrize(
+        "owner",
+        [
+            "nobody",
+            "[]",
+            '["i"]',
+            "1,2,3",
+            '["i",1,"2"]',
+            '[ "i",1,2]',
+            '["i",-1,2]',
+            '["i",1,9223372036854775808]',
+            '["",1,2]',
+            '["a\\u0000b",1,2]',
+        ],
+    )
     def test_an_owner_that_names_no_activity_is_refused(self, desk: Desk, owner: str) -> None:
         seq = desk.harness.seq
         with pytest.raises(InvalidValue, match="owner"):
@@ -158,11 +173,27 @@ class ProviderActivities(ProviderTopic):
         item, _, _ = desk.fetch()
         assert (item.instance, item.messages) == ("other", (completed(9, "other"),))
 
-    def test_without_a_completion_the_job_is_cancelled_and_nobody_hears(self, desk: Desk) -> None:
+    @pytest.mark.parametrize("options", [None, ActivityOptions(), ActivityOptions(retry_mode="chain")])
+    @counts_writes
+    def test_without_a_completion_the_job_is_cancelled_and_nobody_hears(
+        self, desk: Desk, options: ActivityOptions | None
+    ) -> None:
+        desk.begin(worker_items=[activity(options=options)])
+        _, token, _ = desk.take()
+        seq = desk.harness.seq
+        desk.provider.ack_work_item(token)
+        assert desk.feed(seq) == ["job:cancelled"]
+        assert job_of(desk).status is JobStatus.CANCELLED
+        assert desk.provider.get_queue_depths() == QueueDepths()
+        silent(desk)
+
+    def test_without_a_completion_nobody_hears_although_a_person_asked_to_cancel(self, desk: Desk) -> None:
         desk.begin(worker_items=[activity()])
         _, token, _ = desk.take()
+        desk.harness.ask(Cancel(job_id=job_of(desk).job_id, cmd="c1"))
         desk.provider.ack_work_item(token)
         assert job_of(desk).status is JobStatus.CANCELLED
+        silent(desk)
 
     def test_a_token_serves_once(self, desk: Desk) -> None:
         desk.begin(worker_items=[activity()])

@@ -334,6 +334,40 @@ class ProviderDeletion(ProviderTopic):
         assert desk.provider.delete_instance_bulk(InstanceFilter(completed_before=before)).instances_deleted == 1
         assert desk.provider.list_instances() == ["running", "d"]
 
+    @pytest.mark.parametrize("ids", [None, ("a", "stopped", "going", "z")])
+    def test_bulk_deletion_takes_what_was_to_go_on_as_new_and_has_no_message_waiting(
+        self, desk: Desk, ids: tuple[str, ...] | None
+    ) -> None:
+        desk.end("a")
+        desk.advance(10)
+        desk.end("stopped", CONTINUED)
+        desk.advance(10)
+        desk.end("z")
+        desk.advance(10)
+        desk.begin("going")
+        going = ContinueAsNew(instance="going", orchestration="flow", input="{}")
+        desk.ack(desk.turn("going"), metadata=CONTINUED, orchestrator_items=[going])
+        bulk = desk.provider.delete_instance_bulk
+        assert bulk(InstanceFilter(instance_ids=ids, limit=1)).instances_deleted == 1
+        assert desk.provider.list_instances() == ["going", "z", "stopped"]
+        before = desk.now_ms - 20_000
+        assert bulk(InstanceFilter(instance_ids=ids, completed_before=before)).instances_deleted == 0
+        assert bulk(InstanceFilter(instance_ids=ids, completed_before=before + 1)).instances_deleted == 1
+        assert desk.provider.list_instances() == ["going", "z"]
+        assert bulk(InstanceFilter(instance_ids=ids)).instances_deleted == 1
+        # One whose message waits, or is being worked on, runs.
+        assert desk.fetch()[0].messages == (going,)
+        assert bulk(InstanceFilter(instance_ids=ids)).instances_deleted == 0
+        assert desk.provider.list_instances() == ["going"]
+
+    def test_bulk_deletion_takes_the_tree_of_a_root_that_was_to_go_on_as_new(self, desk: Desk) -> None:
+        desk.end("root", CONTINUED)
+        desk.end("child", CONTINUED, "root")
+        desk.end("other", CONTINUED)
+        desk.end("runs", ExecutionMetadata(status=Status.RUNNING), "other")
+        assert desk.provider.delete_instance_bulk(InstanceFilter()).instances_deleted == 2
+        assert desk.provider.list_instances() == ["runs", "other"]
+
     def test_the_parts_of_a_filter_all_count(self, desk: Desk) -> None:
         desk.end("a")
         desk.end("b")
@@ -440,6 +474,15 @@ class ProviderPruning(ProviderTopic):
         chosen = InstanceFilter(completed_before=desk.now_ms + 1000)
         assert desk.provider.prune_executions_bulk(chosen, PruneOptions()).executions_deleted == 1
         assert desk.provider.list_executions("a") == [1, 2]
+
+    def test_a_time_in_the_filter_matches_what_was_to_go_on_as_new_and_has_no_message_waiting(self, desk: Desk) -> None:
+        desk.continued("a", executions=2)
+        desk.ack(desk.turn("a"), execution=2, metadata=CONTINUED)
+        chosen = InstanceFilter(completed_before=desk.now_ms)
+        assert desk.provider.prune_executions_bulk(chosen, PruneOptions()).executions_deleted == 0
+        chosen = InstanceFilter(completed_before=desk.now_ms + 1)
+        assert desk.provider.prune_executions_bulk(chosen, PruneOptions()).executions_deleted == 1
+        assert desk.provider.list_executions("a") == [2]
 
     def test_keys_survive(self, desk: Desk) -> None:
         desk.begin()

@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import ProviderError
-from holdfast.model.workflows.commands import FetchTurn
+from holdfast.model.outcomes import Fetched
+from holdfast.model.workflows.block_reasons import blocked_reason
+from holdfast.model.workflows.commands import FetchTurn, RenewTurn
 from holdfast.testing.conformance.marks import counts_writes
 from holdfast.testing.conformance.provider_kit import (
     COMPLETED,
@@ -555,6 +557,25 @@ class ProviderGivingBack(ProviderTopic):
         desk.advance(1)
         assert data_of(desk.fetch()[0].messages) == ["1", "2"]
 
+    def test_nothing_overtakes_what_a_blocked_instance_gave_back(self, desk: Desk) -> None:
+        desk.begin(orchestrator_items=[timer(2, desk.now_ms + 3_600_000)])
+        desk.send(signal(data="1"))
+        _, token, _ = desk.fetch()
+        reason = blocked_reason("CodeError", "wrong")
+        desk.provider.abandon_orchestration_item(token, 60.0, ignore_attempt=True, reason=reason)
+        desk.nothing()
+        desk.send(signal(data="2"))
+        item, token, attempts = desk.fetch()
+        assert (data_of(item.messages), attempts) == (["1", "2"], 1)
+        # Given back once more, they wait together.
+        desk.provider.abandon_orchestration_item(token, 60.0, ignore_attempt=True, reason=reason)
+        desk.nothing()
+        desk.advance(60)
+        item, token, _ = desk.fetch()
+        assert data_of(item.messages) == ["1", "2"]
+        desk.ack(token)
+        desk.nothing()
+
     def test_the_highest_count_of_a_batch_is_told(self, desk: Desk) -> None:
         desk.begin()
         desk.provider.abandon_orchestration_item(desk.turn())
@@ -694,10 +715,25 @@ class ProviderLocks(ProviderTopic):
 
     def test_a_clock_that_jumped_is_not_held_against_the_messages(self, desk: Desk) -> None:
         desk.begin()
-        desk.turn()
+        desk.send(signal())
+        desk.harness.ask(FetchTurn(lock_s=30.0))  # by a worker elsewhere
         clock = desk.harness.clock
         clock.set_wall(clock.now().replace(hour=5))
         assert desk.fetch()[2] == 1
+
+    def test_lock_of_the_deciding_process_outlives_a_jump_forward(self, desk: Desk) -> None:
+        desk.begin()
+        desk.send(signal())
+        fetched = desk.harness.ask(FetchTurn(lock_s=30.0, session_id=desk.harness.authority.session_id))
+        assert isinstance(fetched, Fetched)
+        assert fetched.turn is not None
+        desk.harness.clock.set_wall(desk.harness.clock.now() + timedelta(hours=2))
+        assert desk.harness.tick().expired == 0
+        desk.nothing()
+        desk.advance(29)
+        desk.harness.ask(RenewTurn(token=fetched.turn.token, lock_s=30.0))
+        desk.advance(29)
+        desk.ack(str(fetched.turn.token))
 
     def test_a_lock_ends_by_its_own_seconds_when_the_clock_was_set_back(self, desk: Desk) -> None:
         desk.begin()
@@ -734,6 +770,26 @@ class ProviderLocks(ProviderTopic):
         desk.advance(29)
         assert desk.harness.tick().expired == 0
         desk.advance(1)
+        assert desk.harness.tick().expired == 1
+
+    @pytest.mark.parametrize("extended", [False, True])
+    def test_lock_taken_before_a_step_back_and_a_restart_ends_by_its_own_seconds(
+        self, desk: Desk, *, extended: bool
+    ) -> None:
+        desk.begin()
+        desk.send(signal())
+        fetched = desk.harness.ask(FetchTurn(lock_s=30.0))
+        assert isinstance(fetched, Fetched)
+        assert fetched.turn is not None
+        for _ in range(10 if extended else 0):
+            desk.advance(20)
+            desk.harness.ask(RenewTurn(token=fetched.turn.token, lock_s=30.0))
+        desk.harness.clock.set_wall(desk.harness.clock.now() - timedelta(seconds=100))
+        desk.harness.restart()
+        desk.harness.recover()
+        desk.advance(30 - 0.001)
+        assert desk.harness.tick().expired == 0
+        desk.advance(0.001)
         assert desk.harness.tick().expired == 1
 
     def test_more_messages_come_under_a_live_lock(self, desk: Desk) -> None:

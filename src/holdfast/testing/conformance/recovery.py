@@ -97,13 +97,18 @@ class Matrix(Topic):
             ({"status": RunStatus.COMPLETED}, JobStatus.COMPLETED, JobStatus.COMPLETED),
             ({"status": RunStatus.FAILED, "error": "boom"}, JobStatus.QUEUED, JobStatus.FAILED),
             ({"status": RunStatus.FAILED, "error": "no", "error_kind": "fatal"}, JobStatus.FAILED, JobStatus.FAILED),
+            (
+                {"status": RunStatus.FAILED, "error": "no", "error_kind": "bad_result"},
+                JobStatus.FAILED,
+                JobStatus.FAILED,
+            ),
             ({"status": RunStatus.SKIPPED, "reason": "snoozed"}, JobStatus.QUEUED, JobStatus.CANCELLED),
             ({"status": RunStatus.CANCELLED, "reason": "released"}, JobStatus.QUEUED, JobStatus.CANCELLED),
             ({"status": RunStatus.CANCELLED, "reason": "gave_up"}, JobStatus.CANCELLED, JobStatus.CANCELLED),
             ({"status": RunStatus.CANCELLED, "reason": "buried"}, JobStatus.DEAD, JobStatus.DEAD),
             ({"status": RunStatus.LOST, "reason": "timeout"}, JobStatus.QUEUED, JobStatus.FAILED),
         ],
-        ids=["completed", "failed", "fatal", "snoozed", "released", "gave up", "buried", "lost"],
+        ids=["completed", "failed", "fatal", "bad result", "snoozed", "released", "gave up", "buried", "lost"],
     )
     def test_a_running_job_takes_the_outcome_of_its_ended_run(
         self, harness: Harness, mode: str, end: dict[str, Any], requeued: JobStatus, chained: JobStatus

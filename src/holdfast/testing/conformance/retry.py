@@ -109,6 +109,16 @@ class Retries(Topic):
         assert run.error_kind == "fatal"
         assert harness.heirs("a") == []
 
+    @each_mode
+    def test_a_result_that_cannot_be_encoded_is_not_retried(self, harness: Harness, mode: str) -> None:
+        harness.enqueue("a", retry_mode=mode)
+        assert harness.fail(harness.take(), error_kind="bad_result") == Reported(job_status=JobStatus.FAILED)
+        harness.restart()
+        assert harness.recover() == Report()
+        (run,) = harness.runs("a")
+        assert run.error_kind == "bad_result"
+        assert harness.heirs("a") == []
+
     def test_requeueing_runs_the_same_job_with_the_next_run_and_token(self, harness: Harness) -> None:
         harness.enqueue("a", backoff=AT_ONCE)
         first = harness.take()

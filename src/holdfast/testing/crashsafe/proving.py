@@ -15,7 +15,7 @@ from holdfast.testing.crashsafe.faults import Plan, Size, What, fewest, plan_of
 from holdfast.testing.crashsafe.faulty import FaultyWorld, Signal
 from holdfast.testing.crashsafe.grounds import ground_for
 from holdfast.testing.crashsafe.judging import Broken, Outcome, Recorded, demand_replay, demand_rules
-from holdfast.testing.crashsafe.rehashing import Place, place_of, replay_elsewhere
+from holdfast.testing.crashsafe.rehashing import Place, place_of, refuse_in_replay, replay_elsewhere
 from holdfast.workflows.api.workflow import Workflow
 from holdfast.workflows.determinism.call_tracing import watching
 from holdfast.workflows.determinism.history_match import describe_event
@@ -56,8 +56,10 @@ def assert_crash_safe(
     Each run has a `store` of its own, of the kind named (`memory:`, `sqlite:`, `wal:`, `dir:`), which goes with it. A
     crash loses all that this store had not made durable.
 
-    Raises InvalidValue for another store, UnknownTask for an activity without function.
+    Raises InvalidValue for another store, UnknownTask for an activity without function, InvalidOperation if the
+    workflow's module calls this when it is imported.
     """
+    refuse_in_replay()
     allowed = None if outcomes is None else tuple(outcomes)
     trial = Trial(workflow, args, dict(kwargs or {}), tuple(signals), stubs, check, allowed, store)
     trial.first()

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.model.commands import Lease
 from holdfast.model.times import Timestamp, later
-from holdfast.model.workers import WorkerInfo
+from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.stores.http.wire import encode
 from holdfast.stores.sidecar.protocol import Roster
 from holdfast.stores.sidecar.worker_liveness import LOST_S
@@ -39,6 +39,14 @@ class Muster:
         self._heard = dict.fromkeys(worker.worker_id for worker in known)
         #: Those of them who have not said anything of themselves, as they were written down.
         self._terse = {worker.worker_id: worker for worker in known if not worker.version}
+        #: Those whom an earlier opening heard of, as they were: shown as lost until this one hears of them.
+        self._unheard = {
+            worker.worker_id: worker
+            for worker in known
+            if worker.session_id is None and worker.state is not WorkerState.LOST
+        }
+        for worker in self._unheard.values():
+            roster.note(msgspec.structs.replace(worker, state=WorkerState.LOST))
 
     def note(self, worker: WorkerInfo) -> None:
         """Hear of a worker, in its own words."""
@@ -47,6 +55,9 @@ class Muster:
     def meet(self, lease: Lease, now: Timestamp) -> WorkerInfo | None:
         """Give what is to be written down (`know`) of who asks for work; None if nothing is. Does not block."""
         with self._lock:
+            unheard = self._unheard.get(lease.worker_id)
+            if unheard is not None and unheard.namespace == lease.namespace:
+                return msgspec.structs.replace(unheard, last_seen=now)
             known = self._terse.get(lease.worker_id)
             if known is None and lease.worker_id in self._heard:
                 return None  # it speaks for itself
@@ -77,16 +88,17 @@ class Muster:
             return worker_id in self._terse
 
     def know(self, worker: WorkerInfo) -> None:
-        """Hear of a worker that says nothing of itself."""
+        """Hear of a worker that says nothing of itself now."""
         with self._lock:
             before = self._terse.get(worker.worker_id)
         if before is not None and before.namespace != worker.namespace:
             self._roster.drop(worker.worker_id)  # with what was wished of that one
-        self._write(worker, is_terse=True)
+        self._write(worker, is_terse=not worker.version)
 
     def _write(self, worker: WorkerInfo, *, is_terse: bool = False) -> None:
         self._roster.note(worker)
         with self._lock:
+            self._unheard.pop(worker.worker_id, None)
             self._terse.pop(worker.worker_id, None)
             if is_terse:
                 self._terse[worker.worker_id] = worker
@@ -96,6 +108,7 @@ class Muster:
             for one in silent:
                 del self._heard[one]
                 self._terse.pop(one, None)
+                self._unheard.pop(one, None)
         for one in silent:
             self._roster.drop(one)
 
@@ -105,8 +118,10 @@ class Muster:
             if worker_id in self._heard:
                 del self._heard[worker_id]
                 self._heard[worker_id] = None
-            terse = self._terse.get(worker_id)
-        if terse is not None and _is_silent(terse, now, FRESH_S):
+            unheard, terse = self._unheard.get(worker_id), self._terse.get(worker_id)
+        if unheard is not None:
+            self.know(msgspec.structs.replace(unheard, last_seen=now))
+        elif terse is not None and _is_silent(terse, now, FRESH_S):
             self.know(msgspec.structs.replace(terse, last_seen=now))
 
     def drop(self, worker_id: str) -> None:
@@ -114,6 +129,7 @@ class Muster:
         with self._lock:
             self._heard.pop(worker_id, None)
             self._terse.pop(worker_id, None)
+            self._unheard.pop(worker_id, None)
         self._roster.drop(worker_id)
 
 

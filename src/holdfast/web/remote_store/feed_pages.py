@@ -10,10 +10,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
+from holdfast.engine.views.feed import published
 from holdfast.stores.http.wire import MOST_ENTRIES, FeedPage, encode
 from holdfast.stores.protocol import Entry
 
@@ -73,7 +72,7 @@ class Pages:
         for entry in self._feed(after):
             if len(entries) == MOST_ENTRIES or (entries and size >= most):
                 return FeedPage(entries=entries, more=True)
-            entries.append(_published(entry))
+            entries.append(published(entry))
             size += len(bytes(entry.event))
         return FeedPage(entries=entries)
 
@@ -116,15 +115,3 @@ def _piece(page: FeedPage, at: int, after: int) -> Piece:
         size += len(parts[-1])
         at += 1
     return Piece(b"".join(parts), after, more=page.more or at < len(page.entries))
-
-
-def _published(entry: Entry) -> Entry:
-    if b'"secrets"' not in bytes(entry.event):
-        return entry
-    event: dict[str, Any] = msgspec.json.decode(entry.event)
-    if not str(event.get("type", "")).startswith("webhook:"):
-        return entry
-    for part in ("webhook", "changes"):
-        if isinstance(event.get(part), dict):
-            event[part].pop("secrets", None)
-    return Entry(entry.seq, entry.ts, msgspec.Raw(encode(event)))

@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.errors import HoldfastError
 from holdfast.model.artifacts import Artifact
 from holdfast.model.ids import JobId, RunId, Token
@@ -125,14 +123,14 @@ class Context:
 
     def _data(self, data: Any) -> Any:
         try:
-            packed = pack([data], "data")  # one level down, as it will be kept
+            packed = pack(data, "data", around=-1)  # one level down, as it will be kept
         except HoldfastError as problem:
             self.log.warning("progress: %s", problem)
             return NULL
-        if memoryview(packed).nbytes - 2 > MAX_DATA:
+        if memoryview(packed).nbytes > MAX_DATA:
             self.log.warning("progress: data of more than %s bytes is left out", MAX_DATA)
             return NULL
-        return msgspec.Raw(bytes(packed)[1:-1])
+        return packed
 
     def artifact(
         self, path: str | os.PathLike[str], name: str | None = None, media_type: str | None = None

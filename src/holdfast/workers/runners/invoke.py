@@ -16,7 +16,7 @@ from holdfast.model.workflows.instances import owned_by
 from holdfast.workers.handlers.context import Context, current
 from holdfast.workers.handlers.outcome import Outcome, Raised, Returned, outcome_of
 from holdfast.workers.task_registry import TaskSpec
-from holdfast.workflows.api.error_conversion import named, text_of, traceback_of
+from holdfast.workflows.api.error_conversion import USER_CODE_RAISES, named, text_of, traceback_of
 from holdfast.workflows.api.idempotency import running_key
 
 
@@ -31,12 +31,12 @@ def unpacked(spec: TaskSpec, params: msgspec.Raw) -> tuple[tuple[Any, ...], dict
 
 
 def packed(spec: TaskSpec, value: Any) -> Outcome:
-    """Give the outcome of a handler that returned `value`."""
+    """Give the outcome of a handler that returned `value`; one that cannot be encoded fails the job."""
     try:
         return Returned(spec.codec.pack_result(value))
     except HoldfastError as problem:
         return Raised(text_of(problem), "bad_result")
-    except Exception as problem:  # noqa: BLE001 - encoding runs the user's own code: properties, __iter__, model_dump
+    except USER_CODE_RAISES as problem:
         return Raised(f"the result cannot be encoded: {named(problem)}", "bad_result")
 
 

@@ -1,17 +1,10 @@
-"""Turns of workflows in a worker: the pump asks for commands here, and brings the answers.
+"""Turns of workflows in a worker: the main loop asks for commands here, and brings the answers.
 
-    scheduler         what the pump sees: room, commands, answers, times
-    fetch_policy      whether there is room for more turns, and a hope of some
-    turn_state        one turn under way, from its fetch to its last commit
-    pending_commands  all of them, and what is to be sent; under one lock
-    wakeup            when the pump wakes
-    runner            what a thread does with a stint: it advances it, and carries out what it wants
-    turn_io           what that thread has to do with the store: it reads histories, and admits commits
-    abandon           stints that end before their time: given back, lost, dropped
-    thread_pool       the threads that run turns and their steps
-    step_run          one inline step: attempts, timeout, the thread or loop it runs on
-    step_executors    those threads, that loop, and the pump's time
-    turn_timeout      a turn that does not give its thread back
+    machine    decides: which turn is advanced, what is sent, what is given back; pure
+    scheduler  carries its inputs and outputs between the main loop, the threads and the steps
+    player     what a thread does with one turn: reads its history, runs its code, says what it wants
+    steps      one inline step: attempts, timeout, the thread or loop it runs on
+    threads    the threads that play turns and run sync steps
 
 A worker without workflows has `NoTurns`, which costs nothing.
 """
@@ -28,7 +21,7 @@ from holdfast.model.times import Timestamp
 from holdfast.stores.protocol import View
 
 if TYPE_CHECKING:
-    from holdfast.workers.workflow_turns.turn_state import Stint
+    from holdfast.workers.workflow_turns.machine import ActiveTurn
 
 NEVER = float("inf")
 
@@ -36,14 +29,14 @@ NEVER = float("inf")
 Kind = Literal["ack", "abandon", "park", "renew", "more", "fetch", "announce"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Errand:
     """A command that the pump is to send, and whose it is."""
 
     kind: Kind
     command: Command
-    stint: Stint | None = None
-    #: The stint ends with it.
+    turn: ActiveTurn | None = None
+    #: The turn ends with it.
     is_last: bool = False
     #: The lock gets a new end with it.
     extends: bool = False
@@ -52,8 +45,15 @@ class Errand:
 class Turns(Protocol):
     """What a pump asks of the turns of its worker. Times are monotonic."""
 
-    def errands(self, now: float) -> Sequence[Errand]:
-        """Give what is to be sent now; asked again, what is not answered is given again."""
+    def errands(self, now: float, jobs: int = 0) -> Sequence[Errand]:
+        """Return what is to be sent now; asked again, what is not answered is returned again.
+
+        `jobs` is how many jobs the worker holds beside its turns.
+        """
+        ...
+
+    def makes_way(self, now: float) -> bool:
+        """Whether nothing may be begun beside the turns: one must run alone, or waits for that."""
         ...
 
     def answered(self, errands: Sequence[Errand], replies: Sequence[Reply], now: float) -> None:
@@ -106,10 +106,15 @@ class NoTurns:
     wants_look = has_hope = False
     is_quiet = True
 
-    def errands(self, now: float) -> Sequence[Errand]:
+    def errands(self, now: float, jobs: int = 0) -> Sequence[Errand]:
         """Send nothing."""
-        del now
+        del now, jobs
         return ()
+
+    def makes_way(self, now: float) -> bool:
+        """Make way for nothing."""
+        del now
+        return False
 
     def answered(self, errands: Sequence[Errand], replies: Sequence[Reply], now: float) -> None:
         """Hear nothing."""

@@ -23,6 +23,7 @@ from holdfast.model.payloads import pack
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.instances import MANY_BYTES, MANY_EVENTS
 from holdfast.workflows.api.definitions import packed_call, version_key
+from holdfast.workflows.api.error_conversion import text_of
 from holdfast.workflows.api.idempotency import idempotency_key
 from holdfast.workflows.api.operations import (
     awaited,
@@ -50,6 +51,7 @@ __all__ = [
     "history_size",
     "idempotency_key",
     "info",
+    "is_leaving",
     "is_replaying",
     "kv",
     "log",
@@ -72,6 +74,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Characters kept of why a signal was set aside.
+MAX_REASON = 1000
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -172,12 +176,27 @@ def signal(name: str, *, type: type[R]) -> Coroutine[Any, Any, R]: ...
 
 
 def signal(name: str, *, type: Any = Any) -> Coroutine[Any, Any, Any]:  # noqa: A002 - the contract's name
-    """Wait for the next signal of that name, oldest first; what came before the wait is kept for it."""
+    """Wait for the next signal of that name, oldest first; what came before the wait is kept for it.
+
+    One whose data are not of that type is set aside, which the history records and `explain` shows; the wait goes on.
+    """
     execution = current("hf.signal")
     demand_signal_name(name)
+    decode = reader_of(type).decode
+    place = caller(2)
 
     async def receive() -> Any:
-        return _decoded(await execution.mailboxes.get(name), type, f"signal {name!r}")
+        while True:
+            number, text = await execution.mailboxes.get(name)
+            try:
+                value = decode(text)
+            except (msgspec.DecodeError, TypeError, RecursionError) as problem:
+                if not execution.reject_signal(name, number, text_of(problem)[:MAX_REASON], place):
+                    raise InvalidValue(f"signal {name!r}: {problem}.") from None
+                continue
+            if not execution.was_rejected(number):
+                return value
+            execution.reject_signal(name, number, "", place)
 
     return awaited(execution, receive())
 
@@ -307,6 +326,14 @@ def is_replaying() -> bool:
     return current("hf.is_replaying").is_replaying
 
 
+def is_leaving() -> bool:
+    """Tell whether the workflow only leaves this process: evicted, its worker stopping, or ended from outside.
+
+    Python runs `finally` blocks then, though the workflow has not come to them; it goes on later, from its history.
+    """
+    return current("hf.is_leaving").is_leaving
+
+
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
@@ -341,12 +368,13 @@ kv = Kv()
 
 
 class WorkflowLog(logging.LoggerAdapter[logging.Logger]):
-    """`hf.log`: silent in replay, and each line names its instance."""
+    """`hf.log`: silent in replay and while the workflow only leaves this process; each line names its instance."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         """Say nothing twice."""
         execution = running()
-        return (execution is None or not execution.is_replaying) and super().isEnabledFor(level)
+        is_silent = execution is not None and (execution.is_replaying or execution.is_leaving)
+        return not is_silent and super().isEnabledFor(level)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """Add whose line it is."""

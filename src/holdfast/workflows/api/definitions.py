@@ -55,9 +55,9 @@ def packed_call(codec: Codec, name: str, args: tuple[Any, ...], kwargs: dict[str
     try:
         return bytes(codec.pack(args, kwargs)).decode()
     except InvalidValue as problem:
-        field = problem.facts.get("field")
-        text = problem.message.removeprefix(f"{field}: ").removesuffix(" Nothing was stored.")
-        path = str(problem.facts.get("path") or field)
+        where = str(problem.facts.get("path") or problem.facts.get("field"))
+        text = problem.message.removeprefix(f"{where}: ").removesuffix(" Nothing was stored.")
+        path = where.removeprefix("params.")
         raise InvalidArguments(
             f"{name}: {path:.200}: {text} Nothing was stored.", hint=problem.hint, path=path
         ) from None
@@ -83,6 +83,8 @@ class Definition:
     max_turn_attempts: int = 10
     compare_inputs: bool = True
     on_nondeterminism: Literal["block", "fail"] = "block"
+    #: What an error in the code itself does to a run (`code_errors`).
+    on_error: Literal["block", "fail"] = "block"
     #: Seconds that ended instances are kept; None: for ever; unset: as the store says.
     retention_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -108,6 +110,8 @@ class Definition:
             raise InvalidValue(f"workflow {self.name!r}: retention must be 0 to 100 years, or None for ever.")
         if self.on_nondeterminism not in {"block", "fail"}:
             raise InvalidValue(f"workflow {self.name!r}: on_nondeterminism is 'block' or 'fail'.")
+        if self.on_error not in {"block", "fail"}:
+            raise InvalidValue(f"workflow {self.name!r}: on_error is 'block' or 'fail'.")
 
     @functools.cached_property
     def is_blocking(self) -> bool:

@@ -18,7 +18,7 @@ from holdfast.model.payloads import pack
 from holdfast.model.workflows.event_kinds import AnyKind
 from holdfast.model.workflows.history import step_key
 from holdfast.workflows.api.definitions import Codec
-from holdfast.workflows.api.error_conversion import details_of, encoding_details
+from holdfast.workflows.api.error_conversion import USER_CODE_RAISES, details_of, encoding_details
 
 #: Seconds before an attempt of a step is repeated: FIRST · 2ⁿ, at most LONGEST.
 FIRST, LONGEST = 0.1, 5.0
@@ -53,7 +53,7 @@ class StepCall:
         """Write what the function gave; what is not JSON becomes a failure."""
         try:
             packed = pack(value, "result") if self.codec is None else self.codec.pack_result(value)
-        except Exception as problem:  # noqa: BLE001 - users' types are written here, and may raise anything
+        except USER_CODE_RAISES as problem:
             return encoding_details(f"the result of step {self.name!r}", problem)
         return bytes(packed).decode()
 

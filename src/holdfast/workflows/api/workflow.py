@@ -55,6 +55,8 @@ class WorkflowOptions(TypedDict, total=False):
     max_turn_attempts: int
     compare_inputs: bool
     on_nondeterminism: Literal["block", "fail"]
+    #: What an error in the code itself, such as a NameError, does to a run.
+    on_error: Literal["block", "fail"]
     #: How long ended instances are kept; None: for ever; without a word: as the store says.
     retention: Seconds | None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Sequence
+from itertools import islice
 
 from holdfast.errors import HistoryCorrupt, NondeterminismError
 from holdfast.model.workflows import event_kinds
@@ -32,6 +33,7 @@ COMMANDS = (
     event_kinds.SubOrchestrationCancelRequested,
     event_kinds.OrchestrationChained,
     event_kinds.SignalSent,
+    event_kinds.SignalRejected,
     event_kinds.DecisionRequested,
     *TOLERATED,
 )
@@ -116,6 +118,20 @@ class Script:
             return self._passed_over(given, now_ms)
         raise Difference(self._events[at], describe(given, source, now_ms))
 
+    @property
+    def is_before_end(self) -> bool:
+        """The next event that must be followed is the end of the execution."""
+        return isinstance(self._next_followed(), event_kinds.TERMINAL)
+
+    @property
+    def is_over(self) -> bool:
+        """No event is left that must be followed."""
+        return self._next_followed() is None
+
+    def _next_followed(self) -> AnyKind | None:
+        rest = (event.kind for event in islice(self._events, self._at, None) if not isinstance(event.kind, _PASSED))
+        return next(rest, None)
+
     def pass_patches(self, asked: Container[str]) -> bool:
         """Pass by patches that the code has `asked` for, which it may do in any order; tell whether nothing is left."""
         at = self._at
@@ -177,6 +193,8 @@ class Script:
                 )
             case event_kinds.DecisionRequested(), event_kinds.DecisionRequested():
                 return recorded.options == given.options
+            case event_kinds.SignalRejected(), event_kinds.SignalRejected():
+                return recorded.number == given.number
             case event_kinds.KeyValueSet(), event_kinds.KeyValueSet():
                 return (recorded.key, recorded.value) == (given.key, given.value)
             case (
@@ -305,6 +323,8 @@ def describe(kind: AnyKind, source: int | None, now_ms: int) -> str:
             return f"detached start of {kind.name!r} id {kind.instance!r} input {_cut(kind.input)}"
         case event_kinds.SignalSent():
             return f"signal {kind.name!r} to {kind.instance!r} data {_cut(kind.data)}"
+        case event_kinds.SignalRejected():
+            return f"signal {kind.number} {kind.name!r} set aside: {_cut(kind.reason)}"
         case event_kinds.StepCompleted():
             return describe_step(kind.step_no, kind.name)
         case event_kinds.StepFailed():

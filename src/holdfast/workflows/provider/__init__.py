@@ -128,10 +128,13 @@ def open_store(url: str, *, clock: Clock | None = None, readonly: bool = False) 
     []
     """
     store = opening.open_store(url, clock=clock, readonly=readonly)
+    made: Engine | None = None
 
     def engine() -> Engine:
-        made = Engine(store, clock=clock)
-        recover(made)
+        nonlocal made
+        if made is None:
+            made = Engine(store, clock=clock)
+        recover(made)  # if it fails, the next call recovers the same engine again
         return made
 
     store.provider = Provider(engine)  # type: ignore[attr-defined]  # rooms below this one know of no provider

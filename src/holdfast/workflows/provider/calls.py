@@ -6,15 +6,19 @@ written down.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import next_of
-from holdfast.errors import HoldfastError, InvalidValue, ProviderError, StoreBusy
+from holdfast.errors import HoldfastError, InvalidValue, ProviderError, StoreBusy, StoreClosed
+from holdfast.failpoints import reach
 from holdfast.model.commands import Command
 from holdfast.model.ids import Token
 from holdfast.model.outcomes import Outcome, Refusal
@@ -23,10 +27,15 @@ from holdfast.model.workflows.commands import NewMessage
 from holdfast.model.workflows.work_items import WorkItem
 from holdfast.rules.field_checks import shown
 from holdfast.rules.state import Lane
+from holdfast.rules.workflows.validation import instance_problems
 from holdfast.stores.protocol import View
 from holdfast.stores.sidecar.protocol import Blobs
+from holdfast.workflows.provider.field_types import MAX_INT, SURROGATE, is_writable, misfit_in
 
 A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
 
 #: The longest a call waits for something to come in, in seconds.
 MAX_POLL_S = 3600
@@ -42,17 +51,32 @@ class Asking:
     """What all sides of the provider stand on: the engine, and how it is spoken to."""
 
     def __init__(self, engine: Engine | Callable[[], Engine]) -> None:
-        """Speak to this engine, or to the one that is given when it is first needed."""
+        """Use this engine, or the one that the function returns: it is called once, by the first call that needs it."""
         self._given = engine
         self._made: Engine | None = engine if isinstance(engine, Engine) else None
+        self._making = threading.Lock()
+        self._pid = os.getpid()
 
     @property
     def engine(self) -> Engine:
-        """The engine that decides."""
-        if self._made is None:
-            assert not isinstance(self._given, Engine)
-            self._made = self._given()
-        return self._made
+        """The engine that decides. Threads that need it first wait until one of them has made and recovered it."""
+        made = self._made
+        return self._made_once() if made is None else made
+
+    def _made_once(self) -> Engine:
+        """Make the engine under a lock: a second one on the store would end the locks that the first has granted."""
+        given = self._given
+        assert not isinstance(given, Engine)
+        if os.getpid() != self._pid:  # before the lock, which a thread of the parent may hold
+            raise StoreClosed(
+                "the store was opened before the process forked and belongs to the parent. Nothing was done.",
+                hint="Open the store again in the child.",
+            )
+        reach("provider.engine")
+        with self._making:
+            if self._made is None:
+                self._made = given()
+            return self._made
 
     @property
     def _blobs(self) -> Blobs:
@@ -60,20 +84,15 @@ class Asking:
 
     def _ask(self, operation: str, command: Command, kind: type[A]) -> A:
         """Have one command decided; give its answer once it is durable."""
-        with told_as(operation):
-            outcome = self.engine.submit(command)
-        return _answer(operation, outcome, kind)
+        return _answer(operation, self.engine.submit(command), kind)
 
     def _ask_all(self, operation: str, commands: Sequence[Command], kind: type[A]) -> list[A]:
         """Have several commands decided, each atomic alone."""
-        with told_as(operation):
-            outcomes = self.engine.submit_many(commands) if commands else []
+        outcomes = self.engine.submit_many(commands) if commands else []
         return [_answer(operation, outcome, kind) for outcome in outcomes]
 
-    @contextmanager
-    def _view(self, operation: str) -> Iterator[View]:
-        with told_as(operation), self.engine.read() as view:
-            yield view
+    def _view(self) -> AbstractContextManager[View]:
+        return self.engine.read()
 
     def _polls(self, operation: str, poll_timeout: float, lanes: Iterable[Lane]) -> Iterator[None]:
         """Go round once, and again whenever something has happened or its time has come, until the time is up."""
@@ -82,20 +101,19 @@ class Asking:
         engine = self.engine
         deadline = engine.look().monotonic + poll_timeout
         while True:
-            with self._view(operation) as view:
+            with self._view() as view:
                 seq = view.seq
             yield
             reading = engine.look()
             left = deadline - reading.monotonic
             if left <= 0:
                 return
-            with self._view(operation) as view:
+            with self._view() as view:
                 wake = next_of(view, lanes)
             due = left if wake is None else seconds_between(reading.now, wake)
             # What is due already was just looked for in vain: somebody has it, and something later may hide behind it.
             due = due + 0.001 if due > 0 else LOOK_AGAIN_S
-            with told_as(operation):
-                woken = engine.store.wait(seq, min(left, due))
+            woken = engine.store.wait(seq, min(left, due))
             if not woken and due >= left:
                 return
 
@@ -108,16 +126,21 @@ def _answer(operation: str, outcome: Outcome, kind: type[A]) -> A:
     return outcome
 
 
-@contextmanager
-def told_as(operation: str) -> Iterator[None]:
+def told(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Tell every trouble of the store or the rules as a ProviderError of this method."""
-    try:
-        yield
-    except ProviderError:
-        raise
-    except HoldfastError as error:
-        make = ProviderError.transient if isinstance(error, StoreBusy) else ProviderError.permanent
-        raise make(operation, error.message) from error
+    operation = method.__name__
+
+    @wraps(method)
+    def called(self: S, /, *args: P.args, **options: P.kwargs) -> R:
+        try:
+            return method(self, *args, **options)
+        except ProviderError:
+            raise
+        except HoldfastError as error:
+            make = ProviderError.transient if isinstance(error, StoreBusy) else ProviderError.permanent
+            raise make(operation, error.message) from error
+
+    return called
 
 
 def refuse(operation: str, message: str) -> NoReturn:
@@ -162,19 +185,45 @@ def typed(operation: str, field: str, value: Any, kind: Any) -> Any:
     return value
 
 
+def struct_of(operation: str, field: str, struct: Any, kind: Any, path: str = "") -> Any:
+    """Take a struct whose fields, at any depth, are of their types. `path` is put before the name of a field."""
+    typed(operation, field, struct, kind)
+    try:
+        wrong = misfit_in(struct, path)
+    except RecursionError:
+        refuse(operation, f"invalid {field}: nested too deep to be stored")
+    if wrong is not None:
+        refuse(operation, f"invalid {wrong.path}: {wrong.complaint}")
+    return struct
+
+
 def text(operation: str, field: str, value: str) -> str:
     """Take a text that can be written down."""
     typed(operation, field, value, str)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        refuse(operation, f"invalid {field}: a lone surrogate cannot be stored")
-    return value
+    if not is_writable(value):
+        refuse(operation, f"invalid {field}: {SURROGATE}")
+    return str.__str__(value)  # of a subclass only the text
+
+
+def instance_id(operation: str, field: str, value: str) -> str:
+    """Take the id of an instance."""
+    name = text(operation, field, value)
+    for problem in instance_problems(field, name):
+        refuse(operation, problem)
+    return name
+
+
+def whole(operation: str, field: str, value: int) -> int:
+    """Take a whole number that a store can keep."""
+    number: int = typed(operation, field, value, int)
+    if not 0 <= number < MAX_INT:
+        refuse(operation, f"invalid {field}: must be between 0 and 2**63 - 1, is {shown(number)}")
+    return number
 
 
 def encoded(operation: str, field: str, struct: Any, kind: Any) -> msgspec.Raw:
     """Write down an item or an event, if it is one."""
-    return written(operation, field, typed(operation, field, struct, kind))
+    return written(operation, field, struct_of(operation, field, struct, kind))
 
 
 def written(operation: str, field: str, struct: Any) -> msgspec.Raw:

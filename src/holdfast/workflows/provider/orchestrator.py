@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from holdfast.errors import HoldfastError
 from holdfast.model.ids import Token
 from holdfast.model.outcomes import Brought, Delivered, Done, Fetched, LockedTurn, Swept
 from holdfast.model.workflows.commands import (
@@ -31,14 +32,17 @@ from holdfast.rules.workflows.turns import version_of
 from holdfast.workflows.provider.calls import (
     Asking,
     each,
+    instance_id,
     maybe_seconds,
     message_of,
     refuse,
     seconds,
+    struct_of,
     text,
     token_of,
-    told_as,
+    told,
     typed,
+    whole,
 )
 from holdfast.workflows.provider.filters import DispatcherCapabilityFilter
 from holdfast.workflows.provider.payloads import events_of
@@ -55,6 +59,7 @@ from holdfast.workflows.provider.translation import (
 class Orchestrating(Asking):
     """Fetch, commit and give back turns; read and write histories."""
 
+    @told
     def fetch_orchestration_item(
         self,
         lock_timeout: float,
@@ -69,6 +74,7 @@ class Orchestrating(Asking):
         holds newer events only, if it is still that execution.
         """
         operation = "fetch_orchestration_item"
+        known = _resident(operation, resident)
         command = FetchTurn(
             lock_s=seconds(operation, "lock_timeout", lock_timeout),
             session_id=self.engine.session_id,
@@ -79,7 +85,12 @@ class Orchestrating(Asking):
             while (turn := self._ask(operation, command, Fetched).turn) is not None:
                 messages = self._readable(operation, turn.token, turn.messages)
                 if messages:
-                    return self._item(operation, turn, messages, resident or {}), str(turn.token), turn.attempts
+                    try:
+                        return self._item(turn, messages, known), str(turn.token), turn.attempts
+                    except HoldfastError:
+                        # An error means that nothing is held; for as long as the lock, others come first.
+                        self._ask(operation, AbandonTurn(token=turn.token, delay_s=lock_timeout), Done)
+                        raise
                 self._ask(operation, AbandonTurn(token=turn.token, given_back=True), Done)
         return None
 
@@ -91,16 +102,17 @@ class Orchestrating(Asking):
         return items
 
     def _item(
-        self, operation: str, turn: LockedTurn, messages: Sequence[WorkItem], resident: Mapping[str, tuple[int, int]]
+        self, turn: LockedTurn, messages: Sequence[WorkItem], resident: Mapping[str, tuple[int, int]]
     ) -> OrchestrationItem:
         rows: Sequence[HistoryRow] = ()
         if turn.history_id is not None:
             known = resident.get(turn.instance_id, (0, 0))
             after = known[1] if known[0] == turn.execution_id else 0
-            with self._view(operation) as view:
+            with self._view() as view:
                 rows = view.history(turn.history_id, after)
         return orchestration_item(self._blobs, turn, messages, rows)
 
+    @told
     def ack_orchestration_item(  # noqa: PLR0917 - the order is the contract's
         self,
         lock_token: str,
@@ -129,6 +141,7 @@ class Orchestrating(Asking):
         commit = checked(operation, commit)
         self._ask(operation, ack_command(operation, token_of(lock_token), commit, self.engine.new_id, hold), Done)
 
+    @told
     def abandon_orchestration_item(
         self,
         lock_token: str,
@@ -147,18 +160,21 @@ class Orchestrating(Asking):
         )
         self._ask(operation, command, Done)
 
+    @told
     def renew_orchestration_item_lock(self, lock_token: str, extend_for: float) -> None:
         """Keep the lock for `extend_for` seconds from now."""
         operation = "renew_orchestration_item_lock"
         command = RenewTurn(token=token_of(lock_token), lock_s=seconds(operation, "extend_for", extend_for))
         self._ask(operation, command, Done)
 
+    @told
     def fetch_more_messages(self, lock_token: str) -> list[WorkItem]:
         """Take what came in for the instance since it was locked."""
         operation = "fetch_more_messages"
         token = token_of(lock_token)
         return self._readable(operation, token, self._ask(operation, FetchMore(token=token), Brought).messages)
 
+    @told
     def enqueue_for_orchestrator(
         self, item: WorkItem, delay: float | None = None, *, hold: float | None = None
     ) -> None:
@@ -171,38 +187,41 @@ class Orchestrating(Asking):
         )
         self._ask(operation, command, Done)
 
+    @told
     def read(self, instance: str) -> list[Event]:
         """Give the history of the current execution; of an unknown instance, nothing."""
         operation = "read"
-        text(operation, "instance", instance)
-        with self._view(operation) as view:
+        instance_id(operation, "instance", instance)
+        with self._view() as view:
             found = view.get(Instance, instance)
             number = 0 if found is None else found.current_execution_id
-        return [] if found is None else self._read(operation, instance, number)
+        return [] if found is None else self._read(instance, number)
 
+    @told
     def read_with_execution(self, instance: str, execution_id: int) -> list[Event]:
         """Give the history of an execution; of an unknown one, nothing."""
         operation = "read_with_execution"
-        text(operation, "instance", instance)
-        return self._read(operation, instance, typed(operation, "execution_id", execution_id, int))
+        instance_id(operation, "instance", instance)
+        return self._read(instance, whole(operation, "execution_id", execution_id))
 
-    def _read(self, operation: str, instance: str, execution_id: int) -> list[Event]:
-        with self._view(operation) as view:
+    def _read(self, instance: str, execution_id: int) -> list[Event]:
+        with self._view() as view:
             execution = view.get(Execution, execution_key(instance, execution_id))
             rows = [] if execution is None else view.history(execution.history_id)
-        with told_as(operation):
-            return events_of(self._blobs, rows, execution_id)
+        return events_of(self._blobs, rows, execution_id)
 
+    @told
     def append_with_execution(self, instance: str, execution_id: int, events: Sequence[Event]) -> None:
         """Write events into a history by hand; for tests, import and repair. Refused while the instance is locked."""
         operation = "append_with_execution"
         command = AppendHistory(
-            instance_id=text(operation, "instance", instance),
-            execution_id=typed(operation, "execution_id", execution_id, int),
+            instance_id=instance_id(operation, "instance", instance),
+            execution_id=whole(operation, "execution_id", execution_id),
             delta=delta_of(operation, checked_events(operation, "events", events), "events"),
         )
         self._ask(operation, command, Done)
 
+    @told
     def announce_handlers(self, handlers: Sequence[str]) -> int:
         """Say which workflows there is code for (`name`, or `name version`); give how many instances waited for it."""
         operation = "announce_handlers"
@@ -210,7 +229,19 @@ class Orchestrating(Asking):
         return self._ask(operation, AnnounceHandlers(handlers=named), Swept).count
 
 
+def _resident(operation: str, resident: Mapping[str, tuple[int, int]] | None) -> Mapping[str, tuple[int, int]]:
+    if resident is None:
+        return {}
+    for name, known in typed(operation, "resident", resident, Mapping).items():
+        if not isinstance(known, tuple | list) or len(known) != 2:
+            refuse(operation, f"invalid resident: {name!r:.80} must have an execution and an event")
+        for number in known:
+            whole(operation, "resident", number)
+    return resident
+
+
 def _ranges(operation: str, wanted: DispatcherCapabilityFilter) -> tuple[VersionRange, ...]:
+    struct_of(operation, "filter", wanted, DispatcherCapabilityFilter, "filter.")
     ranges = []
     for one in wanted.supported_engine_versions:
         low, high = version_of(one.min), version_of(one.max)

@@ -73,29 +73,38 @@ def events_of(blobs: Blobs, rows: Iterable[HistoryRow], execution_id: int, insta
 
 
 def text_of(blobs: Blobs, raw: msgspec.Raw) -> str | None:
-    """Read a text that a record keeps; NULL is none."""
-    return None if raw == NULL else _text(content_of(blobs, raw))
+    """Read a text that a record keeps; NULL is none. Raises HistoryCorrupt for what is no text."""
+    try:
+        return None if raw == NULL else _text(content_of(blobs, raw))
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise HistoryCorrupt(f"a stored text cannot be read: {problem}. Nothing was changed.") from problem
 
 
 def activity_of(blobs: Blobs, job: Job) -> ActivityExecute:
-    """Give the item that a job was made from."""
+    """Give the item that a job was made from. Raises HistoryCorrupt if its input cannot be read."""
     owner = owned_by(job.owner)
     assert owner is not None
     instance, execution_id, event_id = owner
-    params = content_of(blobs, job.params)
-    fields = _fields.decode(params)
-    wrapped = len(fields) == 1 and "$input" in fields
+    try:
+        given = _input_of(content_of(blobs, job.params))
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise HistoryCorrupt(f"the input of activity {job.job_id} cannot be read: {problem}") from problem
     judged = job.max_expiries is not None
     return ActivityExecute(
         instance=instance,
         execution_id=execution_id,
         id=event_id,
         name=job.job_type,
-        input=_text(fields["$input"]) if wrapped else params.decode(),
+        input=given,
         session_id=job.affinity,
         tag=None if job.queue == "default" else job.queue,
         options=_options(job) if judged else None,
     )
+
+
+def _input_of(params: bytes) -> str:
+    fields = _fields.decode(params)
+    return _text(fields["$input"]) if len(fields) == 1 and "$input" in fields else params.decode()
 
 
 def _options(job: Job) -> ActivityOptions:

@@ -30,7 +30,7 @@ from holdfast.model.workflows.history import (
 from holdfast.model.workflows.instances import UNNAMED, HistoryRow, InstanceStatus, owner_of
 from holdfast.model.workflows.work_items import ContinueAsNew, StartOrchestration, WorkItem
 from holdfast.stores.sidecar.protocol import Blobs
-from holdfast.workflows.provider.calls import each, refuse, text, typed, written
+from holdfast.workflows.provider.calls import each, maybe_seconds, refuse, struct_of, typed, written
 from holdfast.workflows.provider.payloads import events_of, item_of, text_of
 
 # --- what was locked --------------------------------------------------------------------------------------------------
@@ -114,6 +114,7 @@ def ack_command(
             [owner_of(one.instance, one.execution_id, one.activity_id) for one in commit.cancelled_activities]
         ),
         cancelled_timers=commit.cancelled_timers,
+        handled=commit.handled,
         hold_s=hold,
         keep=keep,
     )
@@ -146,39 +147,41 @@ def checked(operation: str, commit: TurnCommit) -> TurnCommit:
     return TurnCommit(
         execution_id=typed(operation, "execution_id", commit.execution_id, int),
         history_delta=checked_events(operation, "history_delta", commit.history_delta),
-        worker_items=_several(operation, "worker_items", commit.worker_items, WorkItem),
-        orchestrator_items=_several(operation, "orchestrator_items", commit.orchestrator_items, WorkItem),
+        worker_items=_structs(operation, "worker_items", commit.worker_items, WorkItem),
+        orchestrator_items=_structs(operation, "orchestrator_items", commit.orchestrator_items, WorkItem),
         metadata=_checked_metadata(operation, commit.metadata),
-        cancelled_activities=tuple(
-            _checked_identifier(operation, one)
-            for one in each(operation, "cancelled_activities", commit.cancelled_activities)
+        cancelled_activities=_structs(
+            operation, "cancelled_activities", commit.cancelled_activities, ScheduledActivityIdentifier
         ),
-        cancelled_timers=_several(operation, "cancelled_timers", commit.cancelled_timers, int),
+        cancelled_timers=tuple(
+            typed(operation, "cancelled_timers", number, int)
+            for number in each(operation, "cancelled_timers", commit.cancelled_timers)
+        ),
     )
 
 
 def checked_events(operation: str, field: str, events: Sequence[Event]) -> tuple[Event, ...]:
     """Give what are events indeed."""
-    return _several(operation, field, events, Event)
+    return _structs(operation, field, events, Event)
 
 
-def _several(operation: str, field: str, values: Sequence[Any], kind: Any) -> tuple[Any, ...]:
-    return tuple(typed(operation, field, value, kind) for value in each(operation, field, values))
+def _structs(operation: str, field: str, values: Sequence[Any], kind: Any) -> tuple[Any, ...]:
+    return tuple(
+        struct_of(operation, field, value, kind, f"{field}[{at}].")
+        for at, value in enumerate(each(operation, field, values))
+    )
 
 
 def _checked_metadata(operation: str, metadata: ExecutionMetadata) -> ExecutionMetadata:
     typed(operation, "metadata", metadata, ExecutionMetadata)
-    try:
-        return msgspec.convert(msgspec.to_builtins(metadata), ExecutionMetadata)
-    except msgspec.ValidationError as problem:
-        if metadata.status is not None and metadata.status not in list(Status):
-            refuse(operation, f"unknown status {metadata.status!r}")
-        refuse(operation, f"invalid metadata: {problem}")
-
-
-def _checked_identifier(operation: str, one: ScheduledActivityIdentifier) -> ScheduledActivityIdentifier:
-    typed(operation, "cancelled_activities", one, ScheduledActivityIdentifier)
-    text(operation, "instance", one.instance)
-    typed(operation, "execution_id", one.execution_id, int)
-    typed(operation, "activity_id", one.activity_id, int)
-    return one
+    status = metadata.status
+    if status is not None and status not in list(Status):
+        refuse(operation, f"unknown status {status!r:.80}")
+    maybe_seconds(operation, "retention_s", metadata.retention_s)  # how many is judged by the rules
+    struct_of(operation, "metadata", msgspec.structs.replace(metadata, retention_s=None), ExecutionMetadata)
+    waiting_on = metadata.waiting_on
+    return msgspec.structs.replace(
+        metadata,
+        status=None if status is None else Status(status),
+        waiting_on=None if waiting_on is None else tuple(waiting_on),
+    )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from holdfast.errors import HoldfastError, WorkflowCodeError
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import KvEntry
 from holdfast.workflows.api.definitions import Definition, Definitions
@@ -20,7 +21,7 @@ from holdfast.workflows.runtime.execution import Execution
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was found."""
 
-    #: `difference`, `no code`, `damage`: it fails the check. `timer`, `patch`, `lint`: it is a note.
+    #: `difference`, `error`, `no code`, `damage`: it fails the check. `timer`, `patch`, `lint`: it is a note.
     kind: str
     text: str
     instance: str | None = None
@@ -71,7 +72,7 @@ def _replayed(
         facts = execution.blocked.facts
         return [
             Finding(
-                kind="difference" if "recorded" in facts else "damage",
+                kind=_kind_of(execution.blocked),
                 text=str(execution.blocked),
                 instance=instance,
                 where=where,
@@ -84,6 +85,12 @@ def _replayed(
         Finding(kind="timer", text=f"instance {instance!r}: {note}", instance=instance, where=where)
         for note in execution.notes
     ]
+
+
+def _kind_of(problem: HoldfastError) -> str:
+    if isinstance(problem, WorkflowCodeError):
+        return "error"
+    return "difference" if "recorded" in problem.facts else "damage"
 
 
 def _number(value: object) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HistoryCorrupt, TooNew
+from holdfast.model.error_details import ErrorDetails
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Event, KvEntry
 from holdfast.workflows.replay.kv_carryover import left_by_earlier
@@ -120,11 +121,26 @@ def redacted(event: Event) -> Event:
     }
     details = getattr(event.kind, "details", None)
     if details is not None:
-        fields["details"] = msgspec.structs.replace(details, message=HIDDEN, traceback=None, data=None)
+        fields["details"] = _hidden_details(details)
+    if isinstance(event.kind, event_kinds.SignalRejected):
+        fields["reason"] = HIDDEN  # it may quote the data
     if isinstance(event.kind, event_kinds.OrchestrationStarted):
         fields["redacted"] = True
         fields["carry_forward_events"] = tuple((name, _hidden(data)) for name, data in event.kind.carry_forward_events)
     return msgspec.structs.replace(event, kind=msgspec.structs.replace(event.kind, **fields))
+
+
+def _hidden_details(details: ErrorDetails) -> ErrorDetails:
+    """Give a failure without what was said of it: only its class and those of its causes are left."""
+    return msgspec.structs.replace(
+        details,
+        message=HIDDEN,
+        args=None if details.args is None else _hidden(details.args),
+        repr=None,
+        traceback=None,
+        data=None,
+        cause=None if details.cause is None else _hidden_details(details.cause),
+    )
 
 
 def _hidden(text: str) -> str:

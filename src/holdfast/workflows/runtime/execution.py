@@ -27,6 +27,7 @@ from holdfast.workflows.determinism.call_site import Place, caller
 from holdfast.workflows.determinism.history_match import Difference, Script, describe_step, nondeterminism
 from holdfast.workflows.determinism.random_streams import Chance
 from holdfast.workflows.determinism.restrictions import enter, inside, leave
+from holdfast.workflows.runtime.code_errors import code_error, code_error_in
 from holdfast.workflows.runtime.command_gate import Gate, Halt
 from holdfast.workflows.runtime.event_loop import Loop, Timer
 from holdfast.workflows.runtime.history_size import delay_ms, weight
@@ -97,6 +98,8 @@ class Execution:
         self._script: Script | None = None
         self._patches: dict[str, bool] = {}
         self._recorded_patches: frozenset[str] = frozenset()
+        #: Numbers of the signals that the history shows as set aside.
+        self._recorded_rejections: frozenset[int] = frozenset()
         self._is_copy = False
         #: The execution that wrote the event delivered last: another than this one in a copied part.
         self._written_by = execution_id
@@ -117,6 +120,9 @@ class Execution:
             self._script = Script(events, self._passed, compare_inputs=self.definition.compare_inputs)
             self._recorded_patches = frozenset(
                 event.kind.id for event in events if isinstance(event.kind, event_kinds.PatchRecorded)
+            )
+            self._recorded_rejections = frozenset(
+                event.kind.number for event in events if isinstance(event.kind, event_kinds.SignalRejected)
             )
             self.is_replaying = True
             while not self.blocked:
@@ -321,6 +327,23 @@ class Execution:
         self.give(kind)
         self.published.apply(kind)
 
+    def reject_signal(self, name: str, number: int, reason: str, place: Place | None) -> bool:
+        """Set aside a signal whose data do not fit; False if it was not, according to the history.
+
+        Then the code got an exception: before signals were set aside, or because it waited for another type.
+        """
+        if self._script is not None and not self._script.is_over and not self.was_rejected(number):
+            return False
+        if not self.is_replaying:
+            log.warning("workflow.signal_rejected", extra={"instance": self.instance, "signal": name})
+        self.give(event_kinds.SignalRejected(name=name, number=number, reason=reason), place=place)
+        self.mailboxes.reject(name, reason)
+        return True
+
+    def was_rejected(self, number: int) -> bool:
+        """Tell whether the history shows a signal as set aside; then it is again, whatever fits now."""
+        return number in self._recorded_rejections
+
     def patched(self, patch: str) -> bool:
         """Tell whether the execution follows the new branch; the first answer holds."""
         answer = self._patches.get(patch)
@@ -421,18 +444,42 @@ class Execution:
         if self.continuation is not None:
             self.terminal = event_kinds.OrchestrationContinuedAsNew(input=self.continuation.input)
         elif self._main.done():
+            problem = None if self._main.cancelled() else self._main.exception()
+            if problem is not None and self._blocks(problem):
+                return
             self.terminal = verdict(self._main, self.definition.codec, self.cancel_event)
         else:
             return
         self.close()
+
+    def _blocks(self, problem: BaseException) -> bool:
+        """See whether what the code raised is an error in it, which blocks the run.
+
+        A recorded end stays the end: it is compared, as every other.
+        """
+        found = code_error_in(problem) if self.definition.on_error == "block" else None
+        if found is None or (self._script is not None and self._script.is_before_end):
+            return False
+        self.blocked = code_error(self.definition, self.instance, self.execution_id, found)
+        self._loop.halted = True
+        return True
 
     def force_end(self, details: ErrorDetails) -> None:
         """End it without asking its code."""
         self.terminal = event_kinds.OrchestrationFailed(details=details)
         self.close(clean_up=False)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its code is only let go: what runs now are `finally` blocks of code that has not come to its end."""
+        return self.blocked is not None or (hasattr(self, "_loop") and self._loop.is_closed())
+
     def close(self, *, clean_up: bool = True) -> None:
-        """Let its code go. With `clean_up`, tasks that are left are cancelled as `asyncio.run` does it."""
+        """Let its code go. With `clean_up`, tasks that are left are cancelled as `asyncio.run` does it.
+
+        Python runs the `finally` blocks of code that is let go, and nothing prevents that: so they are refused what a
+        workflow is refused, every command, and `hf.log` is silent; and `hf.is_leaving` tells them.
+        """
         self._gate.is_over = True
         if not hasattr(self, "_loop"):
             return
@@ -440,7 +487,8 @@ class Execution:
             self._loop.halted = False
             with inside():
                 self._loop.cancel_leftovers()
-        self._loop.close()
+        with inside():
+            self._loop.close()
         if self._program is not None:
             self._program.evict()
 

@@ -42,6 +42,12 @@ class Residents:
             if one is not None and one is not execution:
                 one.close()
 
+    def discard(self, execution: Execution) -> None:
+        """Keep this execution no longer; another one of the same instance stays."""
+        with self._mutex:
+            if self._kept.get(execution.instance) is execution:
+                self._pop(execution.instance)
+
     def _pop(self, instance: str) -> Execution | None:
         self._blocking.pop(instance, None)
         return self._kept.pop(instance, None)

@@ -1,9 +1,23 @@
-"""What a turn has decided and not yet committed. Taking it out empties it; nothing is ever put back."""
+"""What a turn has decided and not yet committed. Taking it out empties it; nothing is ever put back.
+
+It can return to a mark: what code did that turns out to be wrong is forgotten.
+"""
 
 from __future__ import annotations
 
-from holdfast.model.workflows.history import Event, ExecutionMetadata, ScheduledActivityIdentifier, TurnCommit
+from typing import Any
+
+from holdfast.model.workflows.history import (
+    Event,
+    ExecutionMetadata,
+    HandledMessage,
+    ScheduledActivityIdentifier,
+    TurnCommit,
+)
 from holdfast.model.workflows.work_items import ActivityExecute, TimerFired, WorkItem
+
+#: How far an outbox was filled at a moment: lengths, and its timers.
+Mark = tuple[tuple[int, ...], dict[int, TimerFired]]
 
 
 class Outbox:
@@ -49,8 +63,24 @@ class Outbox:
         """Nothing was put in since it was emptied."""
         return not (self.events or self._activities or self._messages or self._timers or self._revoked or self._stopped)
 
-    def take(self, metadata: ExecutionMetadata) -> TurnCommit:
-        """Give all of it as one commit, and begin anew."""
+    def mark(self) -> Mark:
+        """Note how far it is filled."""
+        lengths = len(self.events), len(self._activities), len(self._messages), len(self._revoked), len(self._stopped)
+        return lengths, self._timers.copy()
+
+    def return_to(self, mark: Mark) -> None:
+        """Take out all that was put in since. Only until it is emptied."""
+        lengths, timers = mark
+        for entries, length in zip(self._lists(), lengths, strict=True):
+            del entries[length:]
+        self._timers = dict(timers)
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        """Give what only ever grows between two commits."""
+        return self.events, self._activities, self._messages, self._revoked, self._stopped
+
+    def take(self, metadata: ExecutionMetadata, handled: tuple[HandledMessage, ...] | None = None) -> TurnCommit:
+        """Return all of it as one commit, with the messages it takes out of the queue, and begin anew."""
         commit = TurnCommit(
             execution_id=self._execution_id,
             history_delta=tuple(self.events),
@@ -62,6 +92,7 @@ class Outbox:
                 for execution_id, activity_id in self._revoked
             ),
             cancelled_timers=tuple(self._stopped),
+            handled=handled,
         )
         self.__init__(self._instance, self._execution_id)  # type: ignore[misc]  # empty again, as it began
         return commit

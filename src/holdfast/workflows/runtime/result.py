@@ -13,7 +13,7 @@ from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.event_kinds import AnyKind
 from holdfast.model.workflows.history import Event
 from holdfast.workflows.api.definitions import Codec
-from holdfast.workflows.api.error_conversion import details_of, encoding_details
+from holdfast.workflows.api.error_conversion import USER_CODE_RAISES, details_of, encoding_details
 
 
 def verdict(main: asyncio.Task[Any], codec: Codec, cancel: Event | None) -> AnyKind:
@@ -27,7 +27,7 @@ def verdict(main: asyncio.Task[Any], codec: Codec, cancel: Event | None) -> AnyK
         return event_kinds.OrchestrationFailed(details=details_of(problem))
     try:
         packed = codec.pack_result(main.result())
-    except Exception as misfit:  # noqa: BLE001 - users' types are written here, and may raise anything
+    except USER_CODE_RAISES as misfit:
         return event_kinds.OrchestrationFailed(details=encoding_details("the result", misfit))
     return event_kinds.OrchestrationCompleted(output=bytes(packed).decode())
 

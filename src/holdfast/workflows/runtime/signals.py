@@ -13,6 +13,8 @@ class Mailboxes:
     def __init__(self) -> None:
         self._boxes: dict[str, asyncio.Queue[tuple[int, str]]] = {}
         self._waiting: dict[str, int] = {}
+        #: Name → how many were set aside, and why the last one was.
+        self._rejected: dict[str, tuple[int, str]] = {}
         self._arrived = 0
         self._unread: tuple[Carried, ...] = ()
 
@@ -21,13 +23,22 @@ class Mailboxes:
         self._arrived += 1
         self._box(name).put_nowait((self._arrived, data))
 
-    async def get(self, name: str) -> str:
-        """Wait for the next signal of that name."""
+    async def get(self, name: str) -> tuple[int, str]:
+        """Wait for the next signal of that name; give its number among all signals, and its data."""
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return (await self._box(name).get())[1]
+            return await self._box(name).get()
         finally:
             self._waiting[name] -= 1
+
+    def reject(self, name: str, reason: str) -> None:
+        """Note that a signal was set aside."""
+        count, _ = self._rejected.get(name, (0, ""))
+        self._rejected[name] = (count + 1, reason)
+
+    def rejected(self, name: str) -> tuple[int, str] | None:
+        """Say how many signals of that name were set aside, and why the last one was; None: none."""
+        return self._rejected.get(name)
 
     def seal(self) -> None:
         """Keep what nobody read for the next execution, whatever clean-up still reads."""

@@ -87,7 +87,8 @@ class Lockstep:
         if self._thread.is_alive():
             self._answers.put((None, Evicted()))
             # Code that will not go is left behind: it is refused whatever it asks for.
-            self._thread.join(PATIENCE)
+            with outside():
+                self._thread.join(PATIENCE)
 
     def _work(self) -> None:
         # asyncio's own mark: so `current` finds the execution here, and asyncio.run is refused.

@@ -11,18 +11,20 @@ are the worker's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from itertools import repeat
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError
-from holdfast.model.error_details import CORRUPT, INPUT, NONDETERMINISM, Category, ErrorDetails
+from holdfast.errors import HistoryCorrupt, HoldfastError, NondeterminismError, WorkflowCodeError
+from holdfast.model.error_details import CODE_ERROR, CORRUPT, INPUT, NONDETERMINISM, Category, ErrorDetails
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.block_reasons import unregistered_reason
 from holdfast.model.workflows.history import (
     UNKNOWN_VERSION,
     Event,
     ExecutionMetadata,
+    HandledMessage,
     OrchestrationItem,
     Status,
     TurnCommit,
@@ -61,7 +63,7 @@ WAKER = 0
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """The instance waits for other code. Nothing is written; the delivery does not count."""
+    """The instance waits for other code. Nothing more is written; the delivery does not count."""
 
     kind: str
     text: str
@@ -78,16 +80,39 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.5
 
 
+class _Numbered(NamedTuple):
+    """A message, and its number in the queue, if that is known."""
+
+    number: int | None
+    message: WorkItem
+
+
+def _numbered(messages: Sequence[WorkItem], numbers: Sequence[int] | None) -> list[_Numbered]:
+    known = repeat(None) if numbers is None else numbers
+    return [_Numbered(number, message) for number, message in zip(known, messages, strict=numbers is not None)]
+
+
 Stage = Literal["running", "blocked", "abandoned", "over"]
 
 
 class Turn:
     """One turn of one instance."""
 
-    def __init__(self, definitions: Definitions, item: OrchestrationItem, *, seed: int = 0) -> None:
-        """Prepare a turn. `seed` is random, and used only if an execution begins here."""
+    def __init__(
+        self, definitions: Definitions, item: OrchestrationItem, *, seed: int = 0, numbers: Sequence[int] | None = None
+    ) -> None:
+        """Prepare a turn. `seed` is random, and used only if an execution begins here.
+
+        `numbers` are those of the item's messages in the queue, in order. With them each commit says how it has handled
+        which messages, and only these leave the queue; without them all go that the lock holds.
+        """
         self._definitions = definitions
         self._item = item
+        self._is_accounting = numbers is not None
+        self._messages = _numbered(item.messages, numbers)
+        #: How messages were handled since the last commit; and those that the execution's last event will record.
+        self._handled: list[HandledMessage] = []
+        self._ending: list[int | None] = []
         self._seed = seed
         self._is_new = False
         #: Messages that changed nothing, and why.
@@ -101,6 +126,11 @@ class Turn:
         self._late: list[WorkItem] = []
         self._is_kept_awake = False
         self._is_step_uncommitted = False
+        self._is_cancel_uncommitted = False
+        #: Nothing was committed since the turn began, and the item has the whole history.
+        self._is_history_known = True
+        #: Messages that the code did not see before it was blocked.
+        self._undelivered: list[WorkItem] = []
         self._terminal_recorded = False
 
     # --- opening ------------------------------------------------------------------------------------------------------
@@ -126,7 +156,7 @@ class Turn:
         elif isinstance(last, event_kinds.OrchestrationContinuedAsNew):
             self.abandoned = Abandoned(reason="the next execution has not arrived yet")
         elif isinstance(last, event_kinds.TERMINAL):
-            self._settle_late(item.messages)
+            self._settle_late()
         else:
             self._resume(resident, now_ms)
 
@@ -141,15 +171,16 @@ class Turn:
         started = msgspec.structs.replace(
             first_kind(begin, definition.version), seed=self._seed, code_hash=definition.code_hash or None
         )
-        execution.deliver(execution.record(started, at_ms=now_ms))
+        first = execution.record(started, at_ms=now_ms)
+        execution.deliver(first)
         if execution.blocked is not None:
-            self._block(INPUT, execution.blocked, now_ms)
+            self._block(_kind_of(execution.blocked), execution.blocked, now_ms)
             return
         if definition.timeout_s is not None and execution.terminal is None:
             self._set_own_timeout(execution, definition.timeout_s, now_ms)
-        rest = list(self._item.messages)
-        rest.remove(begin)
-        self.deliver(rest, now_ms)
+        rest = [one for one in self._messages if one.message is not begin]
+        self._account(*(one.number for one in self._messages if one.message is begin), event_id=first.event_id)
+        self._deliver(rest, now_ms)
 
     def _set_own_timeout(self, execution: Execution, timeout_s: float, now_ms: int) -> None:
         fire_at = max(execution.now_ms, now_ms) + round(timeout_s * 1000)
@@ -162,6 +193,7 @@ class Turn:
         resumed = ResumeInstance(instance=item.instance, execution_id=item.execution_id)
         if resident is not None and is_current(resident, item):
             self.execution = resident
+            self._is_history_known = False
         else:
             started = item.history[0].kind
             if not isinstance(started, event_kinds.OrchestrationStarted):
@@ -177,14 +209,17 @@ class Turn:
             execution = self._new_execution(definition, item.execution_id)
             execution.replay(item.history, is_copy=resumed in item.messages)
             if execution.blocked is not None:
-                kind = {NondeterminismError: NONDETERMINISM, HistoryCorrupt: CORRUPT}.get(
-                    type(execution.blocked), INPUT
-                )
-                self._block(kind, execution.blocked, now_ms)
+                self._block(_kind_of(execution.blocked), execution.blocked, now_ms)
                 return
-        self.deliver([message for message in item.messages if message != resumed], now_ms)
-        if resumed in item.messages and item.history:
-            self._send_off(item.history, now_ms)
+        self._deliver([one for one in self._messages if one.message != resumed], now_ms)
+        if resumed not in item.messages:
+            return
+        if self.blocked is not None:
+            self._undelivered.insert(0, resumed)
+        elif self._ended is None:
+            self._account(*(one.number for one in self._messages if one.message == resumed), reason="resumed")
+            if item.history:
+                self._send_off(item.history, now_ms)
 
     def _send_off(self, copied: Sequence[Event], now_ms: int) -> None:
         """Send off what a copied history has open; what the messages of this very turn have closed is not."""
@@ -217,81 +252,144 @@ class Turn:
         self._force_if_asked(now_ms)
 
     def _force_if_asked(self, now_ms: int) -> None:
-        """End what cannot be run, if a forced cancel or the deadline of an earlier one is among the messages."""
-        asked = {
-            event.event_id
-            for event in self._item.history
-            if isinstance(event.kind, event_kinds.OrchestrationCancelRequested)
-        }
-        for message in self._item.messages:
-            if isinstance(message, CancelInstance) and message.force:
-                self._end_from_history(cancelled_details(message.reason), now_ms)
-                return
-            if (
-                isinstance(message, TimerFired)
-                and message.id in asked
-                and message.execution_id == self._item.execution_id
-            ):
-                self._end_from_history(cancelled_details("not done by the deadline of its cancellation"), now_ms)
-                return
+        """End what cannot be run, if a message says that nobody is to ask its code: see `_forced_by`."""
+        reasons = (self._forced_by(message, now_ms) for message in self._item.messages)
+        reason = next((found for found in reasons if found is not None), None)
+        if reason is not None:
+            self._end_from_history(cancelled_details(reason), now_ms)
+
+    def _forced_by(self, message: WorkItem, now_ms: int) -> str | None:
+        """Say why a message ends what cannot be run; None: it does not.
+
+        A forced cancel, or one without grace, does; the deadline of an earlier cancel; and the workflow's own timeout,
+        once the grace that its code would have had is over.
+        """
+        grace_s = None if self.execution is None else self.execution.definition.cancel_grace_s
+        if isinstance(message, CancelInstance):
+            return message.reason if message.force or grace_s == 0 else None
+        if not isinstance(message, TimerFired) or message.execution_id != self._item.execution_id:
+            return None
+        asked = next((event for event in self._item.history if event.event_id == message.id), None)
+        if asked is None:
+            return None
+        if isinstance(asked.kind, event_kinds.OrchestrationCancelRequested):
+            return "not done by the deadline of its cancellation"
+        is_late = grace_s is not None and now_ms >= message.fire_at_ms + round(grace_s * 1000)
+        return "timeout" if is_own_timeout(asked) and is_late else None
 
     def _end_from_history(self, details: ErrorDetails, now_ms: int) -> None:
         self._ended = end_from_history(self._item, details, now_ms)
+        self._handled = []  # none of it counts: another end is committed
+        self._account(*(one.number for one in self._messages), event_id=self._ended.history_delta[-1].event_id)
         self.blocked = self.abandoned = None
 
-    def _settle_late(self, messages: Sequence[WorkItem]) -> None:
+    def _settle_late(self) -> None:
         """Take messages of an instance that has ended; a parent that asked for its id must not wait for ever."""
-        for message in messages:
-            self._drop(message, "the instance has ended")
+        for one in self._messages:
+            self._drop(one, "the instance has ended", "ended")
         self._ended = TurnCommit(
             execution_id=self._item.execution_id, orchestrator_items=tuple(self._answers), metadata=ExecutionMetadata()
         )
 
     # --- delivering ---------------------------------------------------------------------------------------------------
 
-    def deliver(self, messages: Sequence[WorkItem], now_ms: int) -> None:
-        """Let the code see messages, one by one; what comes after the one that decides is kept for the end."""
+    def deliver(self, messages: Sequence[WorkItem], now_ms: int, numbers: Sequence[int] | None = None) -> None:
+        """Let the code see messages, one by one; what comes after the one that decides is kept for the end.
+
+        What comes after an error in the code is not delivered: it stays in the queue.
+        """
+        self._deliver(_numbered(messages, numbers), now_ms)
+
+    def _deliver(self, messages: Sequence[_Numbered], now_ms: int) -> None:
         execution = self._live()
-        for at, message in enumerate(messages):
+        for at, one in enumerate(messages):
+            if execution.blocked is not None:
+                self._undelivered += [late.message for late in messages[at:]]
+                break
             if execution.terminal is not None:
                 self._keep_late(execution.terminal, messages[at:])
                 break
-            self._deliver_one(execution, message, now_ms)
+            self._deliver_one(execution, one, now_ms)
         self._finish_if_ended()
+        self._block_if_wrong(now_ms)
 
-    def _keep_late(self, terminal: event_kinds.AnyKind, messages: Sequence[WorkItem]) -> None:
+    def _block_if_wrong(self, now_ms: int) -> None:
+        """Block a turn whose code turned out to have an error."""
+        execution = self._live()
+        if execution.blocked is None or self.blocked is not None or self._ended is not None:
+            return
+        error = execution.blocked
+        self.blocked = Blocked(kind=_kind_of(error), text=str(error), error=error)
+        execution.steps.stop()
+        execution.close(clean_up=False)
+        if self._is_history_known:
+            self._force_if_asked(now_ms)  # else the next try does, which reads the history
+
+    def _keep_late(self, terminal: event_kinds.AnyKind, messages: Sequence[_Numbered]) -> None:
         """Take what comes after the end: some of it goes on to the next execution, if there is one."""
-        for message in messages:
-            if isinstance(terminal, event_kinds.OrchestrationContinuedAsNew) and goes_on(message):
-                self._late.append(message)
+        for one in messages:
+            if isinstance(terminal, event_kinds.OrchestrationContinuedAsNew) and goes_on(one.message):
+                self._late.append(one.message)
+                self._account(one.number, reason="continued")
             else:
-                self._drop(message, "the execution has ended")
+                self._drop(one, "the execution has ended", "ended")
 
-    def _deliver_one(self, execution: Execution, message: WorkItem, now_ms: int) -> None:
+    def _deliver_one(self, execution: Execution, one: _Numbered, now_ms: int) -> None:
+        message = one.message
         match message:
             case TimerFired() if message.id == WAKER:
                 self._is_kept_awake = False
+                self._account(one.number, reason="woke")
             case CancelInstance() if message.force or execution.definition.cancel_grace_s == 0:
+                self._ending.append(one.number)
                 execution.force_end(cancelled_details(message.reason))
             case TimerFired() if _is_cancel_deadline(execution, message):
+                self._ending.append(one.number)
                 execution.force_end(cancelled_details(_reason_of(execution)))
             case _:
                 found = event_for(execution, message, now_ms)
                 if isinstance(found, str):
-                    self._drop(message, found)
+                    self._drop(one, found, found)
                     return
                 kind, source, at_ms = found
+                before = execution.outbox.mark() if self._must_keep else None
                 event = execution.record(kind, source, at_ms)
-                if isinstance(kind, event_kinds.OrchestrationCancelRequested) and kind.deadline_ms is not None:
-                    execution.outbox.wake(event.event_id, kind.deadline_ms)
+                self._account(one.number, event_id=event.event_id)
+                if isinstance(kind, event_kinds.OrchestrationCancelRequested):
+                    # Kept even if the code has an error: the deadline must come.
+                    self._is_cancel_uncommitted = True
+                    if kind.deadline_ms is not None:
+                        execution.outbox.wake(event.event_id, kind.deadline_ms)
+                    before = execution.outbox.mark()
                 own = execution.own_timeout
                 is_late = isinstance(kind, event_kinds.TimerFired) and own is not None and source == own.event_id
                 execution.deliver(event)
+                if execution.blocked is not None and before is not None:
+                    execution.outbox.return_to(before)
+                if execution.blocked is not None and not isinstance(kind, event_kinds.OrchestrationCancelRequested):
+                    self._undelivered.append(message)
                 if is_late:
-                    self._deliver_one(execution, CancelInstance(instance=execution.instance, reason="timeout"), now_ms)
+                    cancel = CancelInstance(instance=execution.instance, reason="timeout")
+                    self._deliver_one(execution, _Numbered(None, cancel), now_ms)
 
-    def _drop(self, message: WorkItem, reason: str) -> None:
+    def _account(self, *numbers: int | None, event_id: int | None = None, reason: str | None = None) -> None:
+        """Note how messages were handled; those without a number are not in the queue."""
+        if self._is_accounting:
+            handled = (HandledMessage(message=one, event_id=event_id, reason=reason) for one in numbers if one)
+            self._handled.extend(handled)
+
+    @property
+    def _must_keep(self) -> bool:
+        """Something is not committed that must be, even if the code turns out to have an error.
+
+        A step that has run is not run again, and the deadline of a cancellation holds.
+        """
+        return self._is_step_uncommitted or self._is_cancel_uncommitted
+
+    def _drop(self, one: _Numbered, reason: str, word: str) -> None:
+        message = one.message
         self.dropped.append((message, reason))
+        self._account(one.number, reason=word)
         if not isinstance(message, StartOrchestration):
             return
         execution = self.execution
@@ -313,23 +411,31 @@ class Turn:
 
     @property
     def must_commit(self) -> bool:
-        """Steps wait for the outcome of others to be durable: commit with `hold` now."""
+        """Steps wait for the outcome of others to be durable, or a blocked turn has some: commit with `hold` now."""
+        if self.blocked is not None:
+            return self._must_keep
         return self._is_step_uncommitted and bool(self._live().steps.unstarted())
 
     def finish_step(self, step_no: int, outcome: str | ErrorDetails, now_ms: int) -> None:
         """Take a step's outcome back: JSON text, or why it failed. One that nobody waits for is ignored."""
         execution = self._live()
         call = execution.steps.get(step_no)
-        if call is None or execution.terminal is not None:
+        if call is None or execution.terminal is not None or execution.blocked is not None:
             return
         kind: event_kinds.StepCompleted | event_kinds.StepFailed
         if isinstance(outcome, str):
             kind = event_kinds.StepCompleted(step_no=step_no, name=call.name, result=outcome)
         else:
             kind = event_kinds.StepFailed(step_no=step_no, name=call.name, details=outcome)
-        execution.deliver(execution.record(kind, at_ms=now_ms))
+        event = execution.record(kind, at_ms=now_ms)
+        ran = execution.outbox.mark()
+        execution.deliver(event)
         self._is_step_uncommitted = True
+        if execution.blocked is not None:
+            execution.outbox.return_to(ran)
         self._finish_if_ended()
+        if execution.blocked is not None:
+            self._block_if_wrong(now_ms)
 
     def take_stopped_steps(self) -> list[int]:
         """Give the numbers of running steps that nobody waits for any more."""
@@ -344,6 +450,8 @@ class Turn:
     @property
     def is_idle(self) -> bool:
         """No step runs or waits: the turn can end."""
+        if self.blocked is not None:
+            return not self.must_commit
         return self.execution is None or not self.execution.steps or self.stage != "running"
 
     # --- committing ---------------------------------------------------------------------------------------------------
@@ -358,31 +466,46 @@ class Turn:
         return "over" if self._ended is not None or self._live().terminal is not None else "running"
 
     def commit(self, *, hold_until_ms: int | None = None) -> TurnCommit:
-        """Give all that was decided since the last commit. Not for a turn that is blocked or abandoned.
+        """Return all that was decided since the last commit; of a blocked turn only what it must keep.
+
+        Not for an abandoned turn.
 
         With `hold_until_ms` the turn goes on under its lock, whose end that is; see `_keep_awake`.
         """
-        assert self.blocked is None
+        assert self.blocked is None or self.must_commit
         assert self.abandoned is None
         if self._ended is not None:
             known = self._definitions.get(self._item.orchestration_name, self._item.version)
-            return msgspec.structs.replace(self._ended, metadata=keeping(self._ended.metadata, known))
+            metadata = keeping(self._ended.metadata, known)
+            return msgspec.structs.replace(self._ended, metadata=metadata, handled=self._take_handled())
         execution = self._live()
         for answer in self._answers:
             execution.outbox.send(answer)
-        self._answers = []
+        if not self._is_accounting:
+            for message in self._undelivered:
+                execution.outbox.send(message)  # to its own queue: all that the lock holds goes with this commit
+        self._answers, self._undelivered = [], []
         self._keep_awake(execution, hold_until_ms)
-        self._is_step_uncommitted = False
+        self._is_step_uncommitted = self._is_cancel_uncommitted = self._is_history_known = False
         if execution.terminal is None:
             metadata = ExecutionMetadata(
-                waiting_on=waiting_on(execution), orchestration_version=self._taken_up(execution)
+                waiting_on=() if self.blocked is not None else waiting_on(execution),
+                orchestration_version=self._taken_up(execution),
             )
         else:
             metadata = keeping(self._conclude(execution, execution.terminal), execution.definition)
         if self._is_new:
             metadata = _introduced(metadata, execution)
             self._is_new = False
-        return execution.outbox.take(metadata)
+        return execution.outbox.take(metadata, self._take_handled())
+
+    def _take_handled(self) -> tuple[HandledMessage, ...] | None:
+        handled, self._handled = self._handled, []
+        if self.blocked is not None:
+            # Events after an error in the code were taken back, and their messages stay in the queue.
+            recorded = {event.event_id for event in self._live().outbox.events}
+            handled = [one for one in handled if one.event_id is None or one.event_id in recorded]
+        return tuple(handled) if self._is_accounting else None
 
     def _taken_up(self, execution: Execution) -> str | None:
         """Give the version that an execution goes on with of which none was recorded."""
@@ -392,7 +515,10 @@ class Turn:
 
     def _keep_awake(self, execution: Execution, hold_until_ms: int | None) -> None:
         """See that a turn whose messages are gone, and whose worker dies, is taken up again when its lock ends."""
-        if hold_until_ms is not None and not self._is_kept_awake:
+        if self.blocked is not None:
+            # Due already: it waits as every message does that is given back, and comes at once with other code.
+            execution.outbox.wake(WAKER, execution.now_ms)
+        elif hold_until_ms is not None and not self._is_kept_awake:
             execution.outbox.wake(WAKER, hold_until_ms)
         elif hold_until_ms is None and self._is_kept_awake:
             execution.outbox.let_sleep(WAKER)
@@ -411,7 +537,8 @@ class Turn:
         if execution.terminal is None or self._terminal_recorded:
             return
         self._terminal_recorded = True
-        execution.record(execution.terminal)
+        last = execution.record(execution.terminal)
+        self._account(*self._ending, event_id=last.event_id)
         execution.steps.stop()
 
     def discard(self) -> None:
@@ -475,6 +602,11 @@ def _reason_of(execution: Execution) -> str:
     assert execution.cancel_event is not None
     assert isinstance(execution.cancel_event.kind, event_kinds.OrchestrationCancelRequested)
     return execution.cancel_event.kind.reason
+
+
+def _kind_of(error: HoldfastError) -> str:
+    kinds = {NondeterminismError: NONDETERMINISM, HistoryCorrupt: CORRUPT, WorkflowCodeError: CODE_ERROR}
+    return kinds.get(type(error), INPUT)
 
 
 def _headless(item: OrchestrationItem) -> str:

@@ -30,8 +30,15 @@ def waiting_on(execution: Execution) -> tuple[str, ...]:
     total = len(execution.open) + len(execution.timers) + len(execution.steps)
     if total > MAX_WAITING:
         lines[MAX_WAITING:] = [f"and {total - MAX_WAITING} more"]
-    lines += [f"signal {name!r}" for name in execution.mailboxes.awaited()[:MAX_WAITING]]
+    names = execution.mailboxes.awaited()[:MAX_WAITING]
+    lines += [f"signal {name!r}" for name in names]
+    lines += [line for name in names if (line := _rejected(execution, name)) is not None]
     return tuple(lines)
+
+
+def _rejected(execution: Execution, name: str) -> str | None:
+    found = execution.mailboxes.rejected(name)
+    return None if found is None else f"set aside: {found[0]} of signal {name!r}, the last one because {found[1]:.200}"
 
 
 def idle_words(execution: Execution) -> str:

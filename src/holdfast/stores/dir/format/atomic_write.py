@@ -17,7 +17,7 @@ import msgspec
 from holdfast.journal.filesystem import FS, Handle, atomic_write, write_all
 from holdfast.stores.dir.format import trash
 from holdfast.stores.dir.format.directories import make
-from holdfast.stores.dir.format.file_names import DRAFT, ENDING
+from holdfast.stores.dir.format.file_names import ENDING, OWN_DRAFT
 from holdfast.stores.dir.format.histories import append
 from holdfast.stores.dir.format.record_text import Signature, pretty, signature
 from holdfast.stores.dir.intent import Append, Drop, Effect, Image, Trash
@@ -36,12 +36,12 @@ def path_of(folder: str, name: str) -> str:
 
 def draft_of(folder: str, name: str) -> str:
     """Give the path of a file that is being written."""
-    return f"{folder}/{DRAFT}{name}{ENDING}" if folder else f"{DRAFT}{name}{ENDING}"
+    return f"{folder}/{OWN_DRAFT}{name}{ENDING}" if folder else f"{OWN_DRAFT}{name}{ENDING}"
 
 
 def put(fs: FS, folder: str, name: str, text: bytes) -> None:
     """Put one file in place, durable on return."""
-    atomic_write(fs, path_of(folder, name), text, f"{DRAFT}{name}{ENDING}")
+    atomic_write(fs, path_of(folder, name), text, f"{OWN_DRAFT}{name}{ENDING}")
 
 
 def drop(fs: FS, folder: str, name: str) -> None:

@@ -15,8 +15,10 @@ from urllib.parse import unquote_to_bytes
 LONGEST, CUT = 200, 120
 #: Ends every record's name.
 ENDING = ".json"
-#: Begins the name of a file that is being written, and of none else.
+#: Begins the name of a file that is being written. A comma follows in those of this store: no job's name has one, so
+#: a producer that writes `.tmp-<id>.json` beside its file, as document 000 does, keeps its draft.
 DRAFT = ".tmp-"
+OWN_DRAFT = f"{DRAFT},"
 #: Stands between the parts of a key of two parts.
 COMMA = ","
 
@@ -87,6 +89,11 @@ def no_text(name: str) -> str | None:
         return None
     shown = name.encode(errors="backslashreplace").decode()
     return None if shown == name else shown
+
+
+def is_draft(name: str, *, shared: bool) -> bool:
+    """Tell whether a name is that of a draft this store may remove; in a `shared` directory others have drafts, too."""
+    return name.startswith(OWN_DRAFT if shared else DRAFT)
 
 
 def stem_of(name: str) -> str | None:

@@ -3,12 +3,17 @@
 Names are those of document 000 where it has some (`taskId`, `state`, `createdAt`, `payload`), else our fields in
 camelCase. The directory decides the status; `state` is a check. Fields at their default are left out, except those that
 everyone looks for. A run has no parameters of its own here: they are frozen, and the job's.
+
+`sum` tells whether the file still says what this store wrote: eight hex digits of what is the store's alone to say
+(counters, runs, keys), and eight of everything. It guards against hands, not against malice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -43,8 +48,25 @@ MAY_BE = {
     FAILED: (JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED),
 }
 #: Parts of a job file that are no fields of a job.
-PARTS = frozenset({"taskId", "state", "createdAt", "payload", "runs", "runsDropped", "extra", "seq"})
+PARTS = frozenset({"taskId", "state", "createdAt", "payload", "runs", "runsDropped", "extra", "seq", "sum"})
 EMPTY = Raw(b"{}")
+#: What an edit of a pending file may change, beside the parameters.
+EDITABLE = ("priority", "not_before", "expires_at", "max_attempts", "timeout_s", "tags")
+#: Parts of a file that people may change; unknown fields are theirs.
+_THEIRS = frozenset({"payload", "extra", *map(camel_case.camel, EDITABLE)})
+
+
+class Proof(Enum):
+    """Whether a file says what this store wrote."""
+
+    #: All of it.
+    WHOLE = "whole"
+    #: Only what people may edit was changed.
+    EDITED = "edited"
+    #: Something that is the store's alone to say was changed: none of its numbers is believed.
+    BROKEN = "broken"
+    #: It does not tell: an earlier version wrote it.
+    UNKNOWN = "unknown"
 
 
 class JobFile(NamedTuple):
@@ -88,7 +110,41 @@ def write(job: Job, runs: Sequence[Run], extra: Raw = EMPTY) -> bytes:
     if extra != EMPTY:
         page["extra"] = extra
     page["seq"] = job.seq
-    return encode(page)
+    text = encode(page)
+    return text[:-1] + b',"sum":"' + _sum(text).encode() + b'"}'
+
+
+def _sum(text: bytes) -> str:
+    """Give the sums of what is ours to say, and of everything; how an editor or a tool formats it does not count."""
+    page = _plain(text)
+    page.pop("sum", None)
+    ours = {name: value for name, value in page.items() if name not in _THEIRS}
+    payload = page.get("payload")
+    ours["payload"] = payload.get("type") if isinstance(payload, dict) else None
+    return f"{crc32(_sorted(ours)):08x}{crc32(_sorted(page)):08x}"
+
+
+def _number(text: str) -> float:
+    """Read 5.0 as 5: tools that rewrite JSON do so, too."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < _EXACT else number
+
+
+#: Up to here every whole number is itself as a float.
+_EXACT = 2**53
+_plain = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def proof_of(text: bytes) -> Proof:
+    """Tell whether the file of a job, its text without blanks, says what this store wrote. Raises Unreadable."""
+    told = text_in(fields_of(text), "sum")
+    if told is None:
+        return Proof.UNKNOWN
+    found = _sum(text)
+    if told == found:
+        return Proof.WHOLE
+    return Proof.EDITED if told[:8] == found[:8] else Proof.BROKEN
 
 
 def _run(job: Job, run: Run) -> dict[str, Any]:

@@ -11,7 +11,7 @@ class Below:
     def __init__(self, fs: FS, folder: str) -> None:
         self._fs = fs
         self._folder = folder
-        self.read, self.write, self.truncate, self.close = fs.read, fs.write, fs.truncate, fs.close
+        self.write, self.truncate = fs.write, fs.truncate
 
     def _at(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder
@@ -19,6 +19,14 @@ class Below:
     def open(self, path: str, mode: Mode) -> Handle:
         """Open a regular file."""
         return self._fs.open(self._at(path), mode)
+
+    def read(self, h: Handle, size: int, offset: int) -> bytes:
+        """Read at an offset."""
+        return self._fs.read(h, size, offset)
+
+    def close(self, h: Handle) -> None:
+        """Close the file."""
+        self._fs.close(h)
 
     def sync(self, h: Handle, *, metadata: bool) -> None:
         """Make the file durable."""

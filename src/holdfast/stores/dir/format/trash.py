@@ -14,14 +14,19 @@ from holdfast.stores.dir.format.record_files import TRASH
 from holdfast.stores.dir.intent import Trash
 
 
+def path_of(name: str) -> str:
+    """Give where a directory lies that was moved to the trash under this name."""
+    return f"{TRASH}/{name}"
+
+
 def discard(fs: FS, effects: Sequence[Trash]) -> None:
     """Move directories to the trash, durable on return. What is there already was moved before."""
     for effect in effects:
-        here, there = fs.stat(effect.folder), fs.stat(f"{TRASH}/{effect.name}")
+        here, there = fs.stat(effect.folder), fs.stat(path_of(effect.name))
         if here is None:
             continue
         if there is None:
-            fs.rename(effect.folder, f"{TRASH}/{effect.name}")
+            fs.rename(effect.folder, path_of(effect.name))
         elif (here.inode, here.device) == (there.inode, there.device):
             # A power cut kept the new name and brought the old one back.
             directories.remove(fs, effect.folder)

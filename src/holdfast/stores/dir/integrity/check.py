@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 from holdfast.journal.filesystem import FS
@@ -11,9 +12,9 @@ from holdfast.rules.invariants import reported
 from holdfast.stores.dir import feed
 from holdfast.stores.dir.format import job_file, record_files
 from holdfast.stores.dir.format.atomic_write import path_of
-from holdfast.stores.dir.format.file_names import DRAFT, name_of, stem_of
-from holdfast.stores.dir.format.job_file import JobFile
-from holdfast.stores.dir.format.record_files import INTENT, STATE_OF, STATES
+from holdfast.stores.dir.format.file_names import is_draft, name_of, stem_of
+from holdfast.stores.dir.format.job_file import JobFile, Proof
+from holdfast.stores.dir.format.record_files import INTENT, PENDING, STATE_OF, STATES
 from holdfast.stores.dir.format.record_text import Unreadable
 from holdfast.stores.dir.integrity.workflow_check import instance_files
 from holdfast.stores.dir.job_locations import is_in
@@ -42,6 +43,7 @@ def findings(fs: FS, root: str, opened: Opened, last: int, blobs: Blobs, *, comp
             for file, reason in opened.unreadable
         ]
         found += _unlike_the_feed(opened, last, _see_repair(root))
+        found += _changed_by_hand(fs, opened, {one.id for one in found}, _see_repair(root))
     found += [
         Finding(
             code="quarantined",
@@ -106,7 +108,7 @@ def _job_files(fs: FS, opened: Opened) -> Iterator[Finding]:
         for folder in (state, *shares_in(fs, state, fs.listdir(state))):
             for entry in fs.listdir(folder):
                 stem = stem_of(entry)
-                if entry.startswith(DRAFT) or (stem is not None and (folder, stem) not in expected):
+                if is_draft(entry, shared=state == PENDING) or (stem is not None and (folder, stem) not in expected):
                     yield Finding(code="file_unknown", message="no record has this file", file=f"data/{folder}/{entry}")
     for entry in fs.listdir(INTENT):
         yield Finding(code="intent_left", message="a commit is not finished", file=f"data/{INTENT}/{entry}")
@@ -131,12 +133,36 @@ def differs(path: str) -> Finding:
     return Finding(code="file_differs", message="the file does not say what the store knows", file=f"data/{path}")
 
 
+#: Of ended jobs the files alone tell what they were, unless the feed reaches so far back.
+_CHANGED = "somebody changed the file since the store wrote it"
+
+
+def _is_changed(text: bytes) -> bool:
+    return job_file.proof_of(text) in (Proof.EDITED, Proof.BROKEN)
+
+
+def _changed_by_hand(fs: FS, opened: Opened, told: Collection[str | None], remedy: str) -> Iterator[Finding]:
+    """List files of ended jobs that do not say what this store wrote, but for jobs that were told of already."""
+    for job in opened.tables.records[Job].values():
+        name = name_of(job.job_id)
+        folder = opened.places.folders.get(name)
+        if folder is None or not job.has_ended or job.job_id in told:
+            continue
+        with suppress(Unreadable, Irregular, FileNotFoundError):  # told elsewhere, or moved by a store at work
+            if _is_changed(text_at(fs, folder, name)):
+                file = f"data/{path_of(folder, name)}"
+                yield Finding(code="file_differs", message=_CHANGED, file=file, id=job.job_id, remedy=remedy)
+
+
 def _compare(fs: FS, folder: str, name: str, known: JobFile) -> Iterator[Finding]:
     file, job_id = f"data/{path_of(folder, name)}", known.job.job_id
     try:
-        if job_file.read(text_at(fs, folder, name), STATE_OF[known.job.status]) == known:
-            return
-        yield Finding(code="file_differs", message="the file does not say what the store knows", file=file, id=job_id)
+        text = text_at(fs, folder, name)
+        if job_file.read(text, STATE_OF[known.job.status]) != known:
+            message = "the file does not say what the store knows"
+            yield Finding(code="file_differs", message=message, file=file, id=job_id)
+        elif known.job.has_ended and _is_changed(text):
+            yield Finding(code="file_differs", message=_CHANGED, file=file, id=job_id)
     except Unreadable as problem:
         yield Finding(code="file_damaged", message=str(problem), file=file, id=job_id)
     except (Irregular, FileNotFoundError):

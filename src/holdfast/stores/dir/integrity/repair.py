@@ -9,7 +9,6 @@ where the feed knows it. A file in quarantine that was edited since, and can be 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,7 +46,8 @@ class DirPlan:
     _clock: Clock
     #: For people: what there is, and what would be done about it.
     lines: list[str] = field(default_factory=list)
-    _steps: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+    #: Each with the line that plans it and the line that tells it was done.
+    _steps: list[tuple[str, str, Callable[[], None]]] = field(default_factory=list)
 
     @property
     def is_needed(self) -> bool:
@@ -59,16 +59,17 @@ class DirPlan:
         with telling(self._root, "repairing"):
             lock, _ = take_lock(self._fs, JournalOptions(), self._clock, self._root)
             try:
-                for _, step in self._steps:
+                for _, _, step in self._steps:
                     step()
             finally:
                 lock.release()
-        return [told for told, _ in self._steps]
+        planned = {plan for plan, _, _ in self._steps}
+        return [told for _, told, _ in self._steps] + [line for line in self.lines if line not in planned]
 
     def add(self, plan: str, told: str, step: Callable[[], None]) -> None:
         """Add one step."""
         self.lines.append(plan)
-        self._steps.append((told, step))
+        self._steps.append((plan, told, step))
 
 
 def plan(path: str, *, fs: FS | None = None, clock: Clock | None = None) -> DirPlan:
@@ -82,8 +83,15 @@ def plan(path: str, *, fs: FS | None = None, clock: Clock | None = None) -> DirP
         applied = _plan_feed(made, data) if data.stat(FEED) is not None else 0
         if data.stat(INTENT) is not None:
             _plan_intents(made, data, path, quarantine, applied)
-        with suppress(StoreDamaged):  # then there is more to repair first
+        try:
             _plan_files(made, fs, data, path, quarantine)
+        except StoreDamaged as damage:
+            if not made.is_needed:  # else that comes first, and the files after it
+                raise type(damage)(
+                    f"{damage.message} No step of a repair mends this.",
+                    hint="Restore the store from a copy; the directory stays as it is.",
+                    **damage.facts,
+                ) from damage
         for aside in quarantine.all():
             _plan_return(made, data, aside)
     if not made.lines:

@@ -15,9 +15,9 @@ from holdfast.model.jobs import JobStatus
 from holdfast.rules.invariants import RUNS_KEPT
 from holdfast.stores.dir.format import atomic_write, job_file
 from holdfast.stores.dir.format.atomic_write import path_of
-from holdfast.stores.dir.format.file_names import ENDING, id_in, name_of
+from holdfast.stores.dir.format.file_names import ENDING, id_in, name_of, share_of
 from holdfast.stores.dir.format.job_file import JobFile
-from holdfast.stores.dir.format.record_files import INSTANCES, QUARANTINE, STATE_OF, STATES
+from holdfast.stores.dir.format.record_files import INSTANCES, PENDING, QUARANTINE, STATE_OF, STATES
 from holdfast.stores.dir.format.record_text import pretty
 from holdfast.stores.dir.integrity.quarantine import Quarantine
 from holdfast.stores.dir.job_locations import is_in
@@ -80,7 +80,11 @@ def _unreadable(
 def _unlike(data: FS, quarantine: Quarantine, finding: Finding, good: JobFile) -> FilePlan:
     job = good.job
     if job.status is JobStatus.QUEUED:
-        meant = "cancels it" if finding.code == "file_missing" else "takes what may be edited, and puts the rest back"
+        waits = any(
+            data.stat(path_of(folder, name_of(job.job_id))) is not None
+            for folder in (PENDING, f"{PENDING}/{share_of(job.job_id)}")
+        )
+        meant = "takes what may be edited, and puts the rest back" if waits else "cancels it"
         return FilePlan(f"{finding.message}. The next opening {meant}.", "", None)
     state, name = STATE_OF[job.status], name_of(job.job_id)
     place = None if finding.code == "file_missing" else (state, name)

@@ -9,8 +9,22 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from holdfast.errors import CorruptState
-from holdfast.model.events import GroupPruned, JobCreated, JobPruned, decode_event
-from holdfast.model.jobs import Job
+from holdfast.model.events import (
+    JobCancelled,
+    JobCompleted,
+    JobCreated,
+    JobDead,
+    JobFailed,
+    JobMended,
+    JobPruned,
+    JobSkipped,
+    JobSnoozed,
+    LeaseExpired,
+    LeaseGranted,
+    LeaseReleased,
+    decode_event,
+)
+from holdfast.model.jobs import ENDED, Job, JobStatus
 from holdfast.rules.fold_changes import Stamp
 from holdfast.stores.dir.format.job_file import EMPTY, JobFile
 from holdfast.stores.memory.batch import BatchTables
@@ -30,17 +44,31 @@ def jobs_in(entries: Iterable[Entry]) -> Mapping[str, JobFile]:
     }
 
 
-def made_in(entries: Iterable[Entry]) -> list[str]:
-    """Give the jobs that were made in these events, but for those that retention has removed since."""
-    groups: dict[str, str | None] = {}
+def live_in(entries: Iterable[Entry], before: Mapping[str, JobStatus]) -> dict[str, JobStatus]:
+    """Give the jobs that wait or run after these events, of those that did `before` and those that were made since."""
+    live = dict(before)
     for entry in entries:
         match decode_event(entry.event, seq=entry.seq, file="feed"):
             case JobCreated(job=job):
-                groups[job.job_id] = job.group_id
-            case JobPruned(job_id=job_id):
-                groups.pop(job_id, None)
-            case GroupPruned(group_id=group_id):
-                groups = {job_id: of for job_id, of in groups.items() if of != group_id}
+                live[job.job_id] = JobStatus.QUEUED
+            case LeaseGranted(job_id=job_id):
+                live[job_id] = JobStatus.RUNNING
+            case (
+                LeaseExpired(job_id=job_id, to=to)
+                | LeaseReleased(job_id=job_id, to=to)
+                | JobFailed(job_id=job_id, to=to)
+                | JobSnoozed(job_id=job_id, to=to)
+                | JobMended(job_id=job_id, to=to)
+            ):
+                live[job_id] = to
+            case (
+                JobCompleted(job_id=job_id)
+                | JobCancelled(job_id=job_id)
+                | JobSkipped(job_id=job_id)
+                | JobDead(job_id=job_id)
+                | JobPruned(job_id=job_id)
+            ):
+                live.pop(job_id, None)
             case _:
                 pass
-    return list(groups)
+    return {job_id: status for job_id, status in live.items() if status not in ENDED}

@@ -8,7 +8,7 @@ nothing is changed: records are read as they lie.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,13 +21,14 @@ from holdfast.model.ids import Token
 from holdfast.model.jobs import Job, JobStatus, Run
 from holdfast.model.records import AUTHORITY, Authority, Record, key_of
 from holdfast.model.workflows.instances import Message
+from holdfast.rules.invariants import RUNS_KEPT
 from holdfast.stores.dir import intent, store_files
 from holdfast.stores.dir.feed import Feed
 from holdfast.stores.dir.format import atomic_write, job_file, record_files, trash
 from holdfast.stores.dir.format.atomic_write import path_of
 from holdfast.stores.dir.format.camel_case import fields_of
-from holdfast.stores.dir.format.file_names import DRAFT, is_canonical, name_of, stem_of
-from holdfast.stores.dir.format.job_file import JobFile
+from holdfast.stores.dir.format.file_names import is_canonical, is_draft, name_of, stem_of
+from holdfast.stores.dir.format.job_file import JobFile, Proof
 from holdfast.stores.dir.format.record_files import (
     ENDED,
     FEED,
@@ -44,11 +45,20 @@ from holdfast.stores.dir.format.record_text import Signature, Unreadable, signat
 from holdfast.stores.dir.integrity.fix_references import mended_keys, mended_turns
 from holdfast.stores.dir.integrity.quarantine import Quarantine
 from holdfast.stores.dir.intent import Drop, Effect, Image
-from holdfast.stores.dir.job_locations import Places, state_of
-from holdfast.stores.dir.load.feed_replay import made_in
+from holdfast.stores.dir.job_locations import Places, is_in, state_of
+from holdfast.stores.dir.load.feed_replay import jobs_in, live_in
 from holdfast.stores.dir.load.recovery import Report
 from holdfast.stores.dir.load.workflows import Shelf, load_instances
-from holdfast.stores.dir.reader import Irregular, as_queued, ended_file, has_lease, is_ours, shares_in, text_at
+from holdfast.stores.dir.reader import (
+    Irregular,
+    as_queued,
+    ended_file,
+    has_lease,
+    is_ours,
+    shares_in,
+    text_at,
+    without_counters,
+)
 from holdfast.stores.dir.store_files import Counters
 from holdfast.stores.dir.tables import DirTables
 
@@ -63,6 +73,13 @@ class Stray(NamedTuple):
 
     folder: str
     name: str
+
+
+class HandEdit(NamedTuple):
+    """A pending file that may have been changed while nobody had the store open."""
+
+    file: JobFile
+    proof: Proof
 
 
 class Loading:
@@ -83,7 +100,7 @@ class Loading:
         #: Ended jobs whose files were moved to `pending/` by hand.
         self.moved: list[str] = []
         #: Pending files that were changed after the last commit.
-        self.edited: list[JobFile] = []
+        self.edited: list[HandEdit] = []
         #: Jobs that waited when the store was closed or its process died, and whose files are gone from `pending/`.
         self.missing: list[str] = []
         #: What brings files in order that lie wrong; images first, then what goes.
@@ -91,6 +108,11 @@ class Loading:
         self._settled_at = 0
         #: Jobs whose edit an earlier opening found and did not decide.
         self._undecided: frozenset[str] = frozenset()
+        #: Jobs that wait or run, by name of their file, as far as counters and feed tell: surer than what a file says.
+        self._live: dict[str, tuple[str, JobStatus]] = {}
+        self._feed: Feed | None = None
+        self._applied = 0
+        self._known: Mapping[str, JobFile] | None = None
         #: Files that could not be read and, since we only look, stay where they are: with the reason.
         self.unreadable: list[tuple[str, str]] = []
 
@@ -100,6 +122,10 @@ class Loading:
         self._undecided = frozenset(kept.edited if kept is not None else ())
         # While another process writes, a record may be newer than the feed we have read.
         applied = _ANY if self._readonly else found.seq
+        self._feed, self._applied = feed, found.seq
+        if not self._readonly:
+            live = self._live_jobs(kept, feed)
+            self._live = {name_of(job_id): (job_id, status) for job_id, status in live.items()}
         self._load_records()
         self._load_messages()
         load_instances(
@@ -117,7 +143,8 @@ class Loading:
         self._load_jobs(applied)
         self._load_authority(found.token)
         self.tables.seq, self.tables.ts = found.seq, found.ts
-        self.missing = [] if self._readonly else self._missing(kept, found.seq, feed)
+        self.missing = [] if self._readonly else self._missing()
+        self._known = None
         if not self._readonly:
             self._fixes += mended_keys(self.tables)
             self._fixes += mended_turns(self.tables)
@@ -166,8 +193,9 @@ class Loading:
                     raise
 
     def _sweep(self, folder: str, names: list[str]) -> None:
-        """Remove drafts: they are never state."""
-        drafts = [name for name in names if name.startswith(DRAFT)]
+        """Remove drafts: they are never state. In `pending/` other programs may be writing theirs."""
+        shared = is_in(folder, PENDING)
+        drafts = [name for name in names if is_draft(name, shared=shared)]
         if self._readonly or not drafts:
             return
         for name in drafts:
@@ -203,6 +231,7 @@ class Loading:
                 self.tables.unread[name] = folders[0]
         live = {name: folders for name, folders in listed.items() if name not in self.tables.unread}
         files = [file for name, folders in live.items() if (file := self._settled(name, folders, applied)) is not None]
+        files += self._moved_away()
         self.tables.load(Job, [file.job for file in files])
         self.tables.load(Run, [run for file in files for run in file.runs])
 
@@ -241,8 +270,10 @@ class Loading:
                 return self._stranger(folder, state, name)
             if state in ENDED:
                 self.places.arrive(name, folder)
-                return self._kept(ended_file(self._fs, folder, state, name, applied))
-            return self._live(name, folder, state, job_file.read(text, state))
+                return self._kept(
+                    ended_file(self._fs, folder, state, name, applied=applied, made_at=self.tables.made_at)
+                )
+            return self._taken_over(Stray(folder, name), text, job_file.read(text, state))
         except Unreadable as problem:
             self._set_aside_live(folder, name, str(problem))
         except (Irregular, FileNotFoundError):
@@ -279,13 +310,16 @@ class Loading:
 
     def _without_losers(self, name: str, copies: list[tuple[str, bytes]], applied: int) -> list[tuple[str, bytes]]:
         """Keep the copy that counts: a completed one, else the newest, else the one furthest on its way."""
-
-        def weight(copy: tuple[str, bytes]) -> tuple[bool, int, int]:
-            state = state_of(copy[0])
-            return state == record_files.COMPLETED, self._seq(copy[1], applied) or 0, STATES.index(state)
-
         numbered = all(self._seq(text, applied) is not None for _, text in copies)
-        ranked = sorted(copies, key=weight if numbered else lambda copy: STATES.index(state_of(copy[0])), reverse=True)
+
+        def weight(copy: tuple[str, bytes]) -> tuple[bool, bool, int, int]:
+            state = state_of(copy[0])
+            # A copy of a live file that somebody put into `completed/` has not ended.
+            ended = state not in ENDED or name not in self._live or not _says_live(copy[1])
+            seq = self._seq(copy[1], applied) or 0 if numbered else 0
+            return ended, numbered and state == record_files.COMPLETED, seq, STATES.index(state)
+
+        ranked = sorted(copies, key=weight, reverse=True)
         winner = ranked[0]
         for folder, text in ranked[1:]:
             theirs, ours = self._seq(text, applied), self._seq(winner[1], applied)
@@ -310,7 +344,7 @@ class Loading:
         if state not in ENDED:
             self.strays.append(Stray(folder, name))
             return None
-        file = ended_file(self._fs, folder, state, name, self.tables.opened_at)
+        file = ended_file(self._fs, folder, state, name, applied=self.tables.opened_at, made_at=self.tables.made_at)
         right = name_of(file.job.job_id)
         if right != name and not self._readonly:
             if self._fs.stat(path_of(state, right)) is not None:
@@ -322,8 +356,80 @@ class Loading:
         self.places.arrive(right, folder)
         return self._kept(file)
 
-    def _live(self, name: str, folder: str, state: str, file: JobFile) -> JobFile | None:
+    def _taken_over(self, place: Stray, text: bytes, file: JobFile) -> JobFile | None:
         """Take over a file of ours in `pending/` or `running/`, as what its directory says it is."""
+        if self._readonly:
+            return self._as_it_lies(place, file)
+        proof = job_file.proof_of(text)
+        known = self._last_good(file.job.job_id) if proof is Proof.BROKEN else None
+        _, status = self._live.get(place.name, ("", None if known is None else known.job.status))
+        if status is JobStatus.RUNNING:
+            leased = self._leased(place, file, proof)
+            if leased is not None:
+                return leased
+        if proof is Proof.BROKEN and (known is None or known.job.has_ended):
+            log.warning("record.not_believed", extra={"file": path_of(*place), "job": file.job.job_id})
+            file = without_counters(file)
+        if status is not JobStatus.QUEUED:
+            return self._as_it_lies(place, file, proof)
+        waiting = self._waiting(place, file, proof)
+        # Nothing that was changed counts before it is decided, least of all runs: they may have the ids of others.
+        if known is None or known.job.status is not JobStatus.QUEUED:
+            return waiting
+        return known._replace(extra=waiting.extra)
+
+    def _leased(self, place: Stray, file: JobFile, proof: Proof) -> JobFile | None:
+        """Give a job that runs as the feed knows it, its file put back; None if there is nothing to put back."""
+        folder, name = place
+        in_place = state_of(folder) == RUNNING
+        sound = proof is Proof.WHOLE or proof is Proof.UNKNOWN
+        if in_place and sound and not self._was_written(folder, name):
+            return None
+        good = self._last_good(file.job.job_id)
+        if good is None or good.job.status is not JobStatus.RUNNING:
+            if not sound or not has_lease(file):
+                return None
+            good = file._replace(job=msgspec.structs.replace(file.job, status=JobStatus.RUNNING))
+        same = proof is Proof.WHOLE and good.job.seq == file.seq
+        if in_place and (same or (good.job, good.runs) == (file.job, file.runs)):
+            return None
+        log.warning("record.returned", extra={"file": path_of(*place), "to": RUNNING, "job": file.job.job_id})
+        good = good._replace(extra=file.extra)
+        target = self.places.target(name, good.job.job_id, RUNNING)
+        text = job_file.write(good.job, good.runs[-RUNS_KEPT:], good.extra)
+        self._fixes.append(atomic_write.image_of(target, name, good.job.seq, text))
+        if target != folder:
+            self._fixes.append(Drop(folder, name))
+        self.places.arrive(name, target)
+        return self._kept(good)
+
+    def _moved_away(self) -> Iterator[JobFile]:
+        """Walk the jobs that run, and whose files somebody moved to where ended ones are: they go back."""
+        for name, (_, status) in self._live.items():
+            folder = self.tables.unread.get(name)
+            if folder is None or status is not JobStatus.RUNNING:
+                continue
+            with suppress(Unreadable, Irregular, FileNotFoundError):
+                text = text_at(self._fs, folder, name)
+                if _says_live(text) and (file := job_file.read(text, RUNNING)).seq is not None:
+                    leased = self._leased(Stray(folder, name), file, job_file.proof_of(text))
+                    if leased is not None:
+                        del self.tables.unread[name]
+                        yield leased
+
+    def _last_good(self, job_id: str) -> JobFile | None:
+        """Give what the feed knows of a job. One that is not whole does not tell, and hinders no opening."""
+        if self._known is None:
+            self._known = {}
+            with suppress(StoreDamaged, InvalidValue):
+                if self._feed is not None and self._feed.firsts:
+                    self._known = jobs_in(self._feed.entries(self._feed.firsts[0] - 1, self._applied))
+        return self._known.get(job_id)
+
+    def _as_it_lies(self, place: Stray, file: JobFile, proof: Proof = Proof.UNKNOWN) -> JobFile:
+        """Take over a file of which nothing but itself tells what it should be."""
+        folder, name = place
+        state = state_of(folder)
         ended = file.state is not None and file.state not in (JobStatus.QUEUED, JobStatus.RUNNING)
         if ended and file.state is not None:
             # Moved here by hand: the job itself stays what it was.
@@ -339,21 +445,26 @@ class Loading:
             if file.state is not JobStatus.RUNNING:
                 self._rewrite(name, folder, file)
             return self._kept(file)
+        return self._waiting(place, file, proof)
+
+    def _waiting(self, place: Stray, file: JobFile, proof: Proof) -> JobFile:
+        """Take over the file of a job that waits; if somebody changed it, what that means is decided later."""
+        folder, name = place
         self.places.arrive(name, folder, signature(self._fs.stat(path_of(folder, name))))
         queued = as_queued(file)
-        if state == RUNNING:
+        odd = queued.job != file.job or queued.runs != file.runs or file.state is not JobStatus.QUEUED
+        sound = proof is Proof.WHOLE or proof is Proof.UNKNOWN
+        if state_of(folder) == RUNNING:
             log.warning("record.returned", extra={"file": path_of(folder, name), "to": PENDING})
             self._return(name, folder, PENDING, queued)
-        elif queued.job != file.job or queued.runs != file.runs or file.state is not JobStatus.QUEUED:
-            self._rewrite(name, folder, queued)
-        elif file.job.job_id in self._undecided or self._was_written(folder, name):
-            self.edited.append(queued)
+        if odd or not sound or file.job.job_id in self._undecided or self._was_written(folder, name):
+            self.edited.append(HandEdit(queued, proof))
         return self._kept(queued)
 
     def _was_written(self, folder: str, name: str) -> bool:
-        """Tell whether a file is younger than the last commit."""
+        """Tell whether a file was written, replaced or renamed after the last commit; its own time may be set back."""
         found = self._fs.stat(path_of(folder, name))
-        return found is not None and found.mtime_ns > self._settled_at
+        return found is not None and max(found.mtime_ns, found.ctime_ns) > self._settled_at
 
     def _kept(self, file: JobFile) -> JobFile:
         if file.extra != job_file.EMPTY:
@@ -381,22 +492,29 @@ class Loading:
         if intent.is_state(image.folder):
             self.places.arrive(image.name, image.folder, seen)
 
-    def _missing(self, kept: Counters | None, applied: int, feed: Feed) -> list[str]:
-        """Give the jobs that should wait, and whose files are gone from `pending/`."""
-        pending = None if kept is None else kept.pending
-        there = self.tables.records[Job]
-        strays = {stray.name for stray in self.strays}
-        if kept is not None and pending is not None and kept.seq == applied:
-            waited: Iterable[str] = pending
-        else:
-            # Its process died: what waited then, unless it has ended since, and what was made since.
-            since = kept.seq if kept is not None and pending is not None else feed.firsts[0] - 1
-            waited = [*(pending or ()), *self._made(feed, since, applied)]
-            strays |= self.tables.unread.keys()
-        return [job_id for job_id in waited if job_id not in there and name_of(job_id) not in strays]
-
-    def _made(self, feed: Feed, since: int, applied: int) -> list[str]:
-        """Give the jobs made since an event. A feed that is not whole does not tell, and hinders no opening."""
+    def _live_jobs(self, kept: Counters | None, feed: Feed) -> dict[str, JobStatus]:
+        """Give the jobs that wait or run: those the counters name, and what the feed says has become of them since."""
+        since, before = feed.firsts[0] - 1, dict[str, JobStatus]()
+        if kept is not None and kept.pending is not None:
+            since = kept.seq
+            before = dict.fromkeys(kept.pending, JobStatus.QUEUED) | dict.fromkeys(kept.running, JobStatus.RUNNING)
         with suppress(StoreDamaged, InvalidValue):
-            return made_in(feed.entries(since, applied))
-        return []
+            return live_in(feed.entries(since, self._applied), before)
+        return {}
+
+    def _missing(self) -> list[str]:
+        """Give the jobs that should wait, and whose files are gone from `pending/`."""
+        there = self.tables.records[Job]
+        seen = {stray.name for stray in self.strays}
+        gone = [(name, *one) for name, one in self._live.items() if one[0] not in there and name not in seen]
+        for name, job_id, status in gone:
+            if status is JobStatus.RUNNING and name not in self.tables.unread:
+                log.warning("record.gone", extra={"job": job_id, "file": path_of(RUNNING, name), "store": self._root})
+        return [job_id for _, job_id, status in gone if status is JobStatus.QUEUED]
+
+
+def _says_live(text: bytes) -> bool:
+    """Tell whether a file says that its job waits or runs."""
+    with suppress(Unreadable):
+        return job_file.state_in(fields_of(text)) in (JobStatus.QUEUED, JobStatus.RUNNING)
+    return False

@@ -74,6 +74,14 @@ class Recovery:
         """Whether something follows the last whole line, and no commit is under way that explains it."""
         return self._end is not None and self._end.is_torn and not self._intents()
 
+    def unfinished(self) -> Intent | None:
+        """Give the one commit that was made and is not finished; None if there is none, or it takes repair to tell."""
+        if self.counters is None or self._end is None:
+            return None
+        applied = max(self.counters.seq, self._end.seq)
+        open_ones = [one for one in self._intents() if one.last > applied]
+        return open_ones[0] if len(open_ones) == 1 and open_ones[0].first <= applied + 1 else None
+
     def run(self) -> Counters:
         """Do it; give how far the store has counted."""
         counters, end = self.counters or Counters(), self._end
@@ -162,15 +170,16 @@ class Recovery:
             following.firsts.remove(counters.seq + 1)
             self._fs.unlink(feed.path_of(counters.seq + 1))
         following.begin(counters.seq + 1)
+        following.close()  # the first append opens it again: an opening that fails from here on has nothing to close
 
     def _apply(self, one: Intent) -> None:
         """Do what an intent says, where that is not done; make durable what is."""
         todo: list[Effect] = []
         for effect in one.body.effects:
-            if isinstance(effect, Image) and self._has(effect.folder, effect.name, effect.seq):
+            if isinstance(effect, Image) and has_number(self._fs, effect.folder, effect.name, effect.seq):
                 self._sync(path_of(effect.folder, effect.name))
                 self._fs.sync_dir(effect.folder)
-            elif not isinstance(effect, Append) or not self._has(effect.folder, STATE, effect.seq):
+            elif not isinstance(effect, Append) or not has_number(self._fs, effect.folder, STATE, effect.seq):
                 # An append that the execution's own file counts was durable before that file was put.
                 todo.append(effect)
         atomic_write.apply(self._fs, todo, lambda _image, _seen: None)
@@ -180,20 +189,21 @@ class Recovery:
         for above in dict.fromkeys(above for folder in made for above in _above(folder)):
             self._fs.sync_dir(above)
 
-    def _has(self, folder: str, name: str, number: int) -> bool:
-        """Tell whether a file is there, in the state of that number or a later one."""
-        try:
-            seq = record_files.number_in(fields_of(text_at(self._fs, folder, name, untouched=True)))
-        except (FileNotFoundError, Unreadable, Irregular):
-            return False
-        return seq is not None and seq >= number
-
     def _sync(self, path: str) -> None:
         handle = self._fs.open(path, "append")
         try:
             self._fs.sync(handle, metadata=True)
         finally:
             self._fs.close(handle)
+
+
+def has_number(fs: FS, folder: str, name: str, number: int) -> bool:
+    """Tell whether a file is there, in the state of that number or a later one."""
+    try:
+        seq = record_files.number_in(fields_of(text_at(fs, folder, name, untouched=True)))
+    except (FileNotFoundError, Unreadable, Irregular):
+        return False
+    return seq is not None and seq >= number
 
 
 def _above(folder: str) -> Iterator[str]:
