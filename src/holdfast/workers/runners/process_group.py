@@ -166,11 +166,28 @@ def _marked(mark: str) -> list[int]:
 
 
 def _has_mark(pid: str, mark: str) -> bool:
-    """Tell whether a process has the mark. One that is over has no environment, one of another user shows none."""
+    """Return whether a process has the mark. A process that ended or belongs to another user has none to read.
+
+    A process inside `execve` shows no environment for a moment: it is read again until the kernel has set the new one.
+    """
+    clock = SystemClock()
+    until = clock.monotonic() + GONE_S
     try:
-        return f"{MARK}={mark}\0".encode() in Path("/proc", pid, "environ").read_bytes()
+        while not (environment := Path("/proc", pid, "environ").read_bytes()):
+            if _has_no_environment(pid) or clock.monotonic() >= until:
+                return False
     except OSError:
         return False
+    return f"{MARK}={mark}\0".encode() in environment
+
+
+def _has_no_environment(pid: str) -> bool:
+    """Return whether an empty environment is final: the process is a zombie, a kernel thread, or was given none."""
+    # The name in parentheses may contain spaces and parentheses; the fields after it are numbers (proc(5): 3 and on).
+    fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
+    memory, start_code, env_start, env_end = (int(fields[number - 3]) for number in (23, 26, 50, 51))
+    # `execve` sets the start of the code last: before that, the bounds of the environment mean nothing.
+    return memory == 0 or (start_code != 0 and env_start == env_end)
 
 
 def _kill(pid: int, mark: str) -> None:
