@@ -49,6 +49,12 @@ def test_two_workers_keep_every_job_in_random_orders_of_inputs(options, capsys):
         print(f"\n{explored}")
 
 
+@pytest.mark.parametrize("ahead", [True, False])
+def test_grant_that_ends_before_it_begins_is_not_charged_when_its_worker_dies(ahead):
+    """A job is cancelled between its lease and its start, its worker dies before the report: found by this seed."""
+    Explored().some([3395], 30, ahead=ahead)
+
+
 # --- the checks can fail ----------------------------------------------------------------------------------------------
 
 

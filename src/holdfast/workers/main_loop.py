@@ -344,6 +344,7 @@ class Pump:
         """Report these no more: their leases ended long ago, and others have the jobs."""
         for held, _ in reports:
             self.lost += 1
+            self._slots.unmark(held)
             log.warning("report.dropped", extra={"job": held.grant.job.job_id, "run": held.grant.run_id})
 
     def _lease(self, room: int, holds: int) -> Lease:
@@ -402,6 +403,7 @@ class Pump:
             raise reply.error()
         assert isinstance(reply, Leased)
         granted: list[Assignment] = []
+        reports = len(self._outbox)
         for grant in reply.grants:
             spec = self._scope.tasks.get(grant.job.job_type)
             assert spec is not None
@@ -411,7 +413,8 @@ class Pump:
                 self._outbox.append((held, problem))
             else:
                 granted.append(held)
-        self._slots.add(self._in_time(granted))
+        ready = self._in_time(granted)
+        self._slots.add(ready, not_begun=[held.grant.token for held, _ in self._outbox[reports:]])
         self._lone_work.note(reply, now)
         self._outlook.leased(some=bool(reply.grants), all_wanted=len(reply.grants) == room)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.model.ids import Token
 from holdfast.stores.sidecar.protocol import Marks, NoMarks
@@ -56,18 +56,23 @@ class Slots(Desk):
 
     # --- for the pump -------------------------------------------------------------------------------------------------
 
-    def add(self, assignments: Iterable[Assignment]) -> None:
-        """Run these as soon as there are slots, in this order."""
+    def add(self, assignments: Iterable[Assignment], not_begun: Sequence[Token] = ()) -> None:
+        """Run these as soon as there are slots, in this order.
+
+        `not_begun` are the tokens that were granted with them and end without a run. They are marked like those that
+        wait: if the process dies before their report is sent, they are not charged.
+        """
         added = list(assignments)
         with self._lock:
             for assignment in added:
                 self._open[assignment.grant.token] = assignment
                 self._waiting.append(assignment)
             starting = self._take_slots(self._monotonic())
-            if added:
+            if added or not_begun:
                 # Before any of them starts, and before another thread can: it might end this process.
-                waiting = [one.grant.token for one in added if one.started_at is None]
-                self._marks.receive(self._worker_id, max(one.grant.token for one in added), waiting)
+                waiting = [*not_begun, *(one.grant.token for one in added if one.started_at is None)]
+                granted = [*not_begun, *(one.grant.token for one in added)]
+                self._marks.receive(self._worker_id, max(granted), waiting)
         self._start(starting)
 
     def held(self) -> list[Assignment]:
