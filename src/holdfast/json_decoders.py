@@ -20,3 +20,9 @@ def reader_of(kind: Any, dec_hook: Callable[[type, Any], Any] | None = None) -> 
     """Give what reads a type. Raises TypeError if JSON cannot tell what it is."""
     with _making:
         return msgspec.json.Decoder(kind, dec_hook=dec_hook)
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Give the JSON schema of a type. Raises TypeError if it has none, as of a class that msgspec does not know."""
+    with _making:
+        return msgspec.json.schema(kind)

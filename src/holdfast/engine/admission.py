@@ -49,7 +49,7 @@ from holdfast.model.payloads import (
 from holdfast.model.type_check import misfit
 from holdfast.model.workflows.commands import AckTurn
 from holdfast.model.workflows.history import Event
-from holdfast.stores.sidecar.protocol import Blobs
+from holdfast.stores.sidecar.protocol import Blobs, Roster
 
 replace = msgspec.structs.replace
 
@@ -89,9 +89,10 @@ def admit_own(command: AckTurn, events: Sequence[Event], blobs: Blobs) -> Admitt
     )
 
 
-def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
+def admitted(command: Command, blobs: Blobs, workers: Roster | None = None) -> Command | Refusal:
     """Give the command with its payloads in compact form, large ones as references, or the refusal of a bad one.
 
+    Without `workers` signals are not compared with the types that live workers publish: the authority does that.
     Raises StoreError if a large payload could not be kept.
     """
     if isinstance(command, AdmittedAck):
@@ -101,7 +102,7 @@ def admitted(command: Command, blobs: Blobs) -> Command | Refusal:
         return refuse(InvalidValue, f"{field}: is not of the type this field takes. Nothing was changed.", field=field)
     try:
         if isinstance(command, FlowOrder):
-            return admitted_flow(command, blobs)
+            return admitted_flow(command, blobs, workers)
         match command:
             case Enqueue(jobs=jobs):
                 checked = tuple(

@@ -31,6 +31,7 @@ from holdfast.model.workflows.commands import (
     ImportInstance,
     KeyWish,
     Metadata,
+    Misfit,
     NewActivity,
     NewEvent,
     NewMessage,
@@ -56,7 +57,8 @@ from holdfast.model.workflows.work_items import (
     start_digest,
 )
 from holdfast.rules.field_checks import shown
-from holdfast.stores.sidecar.protocol import Blobs
+from holdfast.rules.workflows.signal_types import misfits
+from holdfast.stores.sidecar.protocol import Blobs, Roster
 
 replace = msgspec.structs.replace
 
@@ -67,11 +69,18 @@ _texts = msgspec.json.Decoder(str)
 _answers = msgspec.json.Decoder(Answer)
 
 
-def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
-    """Give the command with everything worked out. Raises UsageError for what cannot be kept."""
+def admitted_flow(command: FlowCommand, blobs: Blobs, workers: Roster | None = None) -> FlowCommand:
+    """Give the command with everything worked out; signals also from what `workers` publish of their types.
+
+    Raises UsageError for what cannot be kept.
+    """
     match command:
-        case SendMessage(message=message) | TellInstance(message=message):
+        case SendMessage(message=message):
             return replace(command, message=_message(message, blobs, "item"))
+        case TellInstance(message=message):
+            return replace(
+                command, message=_message(message, blobs, "item"), misfits=_misfits((message,), "item", workers)
+            )
         case AnswerDecision():
             return _answer(command, blobs)
         case StartInstance():
@@ -79,6 +88,7 @@ def admitted_flow(command: FlowCommand, blobs: Blobs) -> FlowCommand:
                 command,
                 message=_message(command.message, blobs, "item"),
                 signals=tuple(_message(signal, blobs, "signals") for signal in command.signals),
+                misfits=_misfits(command.signals, "signals", workers),
             )
         case AckTurn():
             return admitted_ack(command, blobs)
@@ -175,6 +185,16 @@ def _item(text: msgspec.Raw, field: str) -> WorkItem:
 
 def _message(new: NewMessage, blobs: Blobs, field: str) -> NewMessage:
     return _described(_item(new.item, field), blobs)
+
+
+def _misfits(messages: Sequence[NewMessage], field: str, workers: Roster | None) -> tuple[Misfit, ...]:
+    """Say which workflows refuse one of these signals, by the types that live workers publish."""
+    items = [_item(message.item, field) for message in messages] if workers is not None else []
+    signals = [item for item in items if isinstance(item, QueueMessage)]
+    if workers is None or not signals:
+        return ()
+    live = workers.all()
+    return tuple(misfit for signal in signals for misfit in misfits(live, signal.name, signal.data))
 
 
 def _answer(command: AnswerDecision, blobs: Blobs) -> AnswerDecision:

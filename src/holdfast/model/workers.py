@@ -1,4 +1,7 @@
-"""Workers as the roster knows them. Soft: what is said here is shown to people and changes no outcome."""
+"""Workers as the roster knows them. Soft: what is said here is shown to people and changes no outcome of a job.
+
+Only the types of signals that a worker publishes are judged by: wrong data is refused to the sender.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_types: tuple[str, ...] | None = None
     #: Workflows it has code for, `name version`.
     workflows: tuple[str, ...] = ()
+    #: JSON schemas of the signals that its workflows declare: by `name version`, then by signal. Signals that fit none
+    #: are refused to whoever sends them.
+    signals: dict[str, dict[str, msgspec.Raw]] = {}
     #: Jobs it works on at once.
     slots: int = 1
     started_at: Timestamp

@@ -22,6 +22,7 @@ from holdfast.model.outcomes import Outcome, Refusal, decode_outcome, encode_out
 from holdfast.model.payloads import NULL
 from holdfast.model.records import DoneCommand
 from holdfast.model.times import Timestamp, later
+from holdfast.model.workflows.commands import StartInstance, TellInstance
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.state import State
 
@@ -88,6 +89,8 @@ def _digest(command: Command) -> str:
         return hashlib.sha256(f"{command.actor}\n{command.request}".encode("utf-8", "backslashreplace")).hexdigest()[
             :32
         ]
+    if isinstance(command, StartInstance | TellInstance) and command.misfits:
+        command = msgspec.structs.replace(command, misfits=())  # workers come and go between a command and its repeat
     reason: str | None = getattr(command, "reason", None)  # who gives a turn back need not say why
     if reason is not None and not reason.isascii():
         # The one free text of an edit: it may hold lone surrogates, which cannot be encoded as they are.

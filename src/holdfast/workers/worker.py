@@ -40,6 +40,7 @@ from holdfast.workers.webhooks.send import Sender
 from holdfast.workers.work_filter import Scope
 from holdfast.workers.workflow_turns import NoTurns, Turns
 from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.signal_types import published
 
 #: Seconds that handlers have to end by themselves when the worker is asked to stop.
 GRACE_S = 30.0
@@ -80,6 +81,7 @@ class Worker:
             namespace=namespace,
             queues=queues,
             workflows=tuple(f"{one.name} {one.version}" for one in workflows.all()) if workflows is not None else (),
+            signals=published(workflows.all()) if workflows is not None else {},
             job_types=tasks.names(),
             slots=concurrency,
             started_at=now,

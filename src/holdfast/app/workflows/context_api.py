@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar, overload
 
+import msgspec
+
 from holdfast.workflows.api import context
 
 R = TypeVar("R")
@@ -54,6 +56,9 @@ class Inside:
     def signal(name: str, *, type: type[R]) -> Coroutine[Any, Any, R]: ...
 
     @staticmethod
-    def signal(name: str, *, type: Any = Any) -> Coroutine[Any, Any, Any]:  # noqa: A002 - the contract's name
-        """Wait for the next signal of that name, oldest first; what came before the wait is kept for it."""
+    def signal(name: str, *, type: Any = msgspec.UNSET) -> Coroutine[Any, Any, Any]:  # noqa: A002 - the contract's name
+        """Wait for the next signal of that name, oldest first; what came before the wait is kept for it.
+
+        Its type is by default the one that the workflow declares for it: `@hf.workflow(signals={name: type})`.
+        """
         return context.signal(name, type=type)

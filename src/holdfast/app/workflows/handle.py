@@ -17,7 +17,7 @@ from holdfast.app.workflows.rewind import fail_command, fork_command, reset_comm
 from holdfast.app.workflows.state import InstanceState, error_of, state_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.workflow_reasons import instance_reason
-from holdfast.errors import InvalidValue, WorkflowNotFound
+from holdfast.errors import InvalidValue, Refused, WorkflowNotFound
 from holdfast.json_decoders import reader_of
 from holdfast.model.payloads import NULL, pack
 from holdfast.model.times import milliseconds
@@ -31,6 +31,7 @@ from holdfast.stores.protocol import InstanceQuery, StartQuery, View
 from holdfast.workflows.api.context import encoded
 from holdfast.workflows.api.definitions import packed_call
 from holdfast.workflows.api.operations import demand_instance_id, demand_signal_name
+from holdfast.workflows.api.signal_types import check_signal
 from holdfast.workflows.api.workflow import demand_outside
 from holdfast.workflows.provider.payloads import events_of, text_of
 
@@ -196,13 +197,29 @@ class Instance(Generic[R]):
         """Send it a signal; it is kept until the workflow reads it.
 
         With `hold` it is also taken for an instance that is not there yet, and kept so many seconds. Raises
-        WorkflowNotFound, WorkflowFinished, InvalidValue.
+        WorkflowNotFound, WorkflowFinished; InvalidValue also for data that are not of the type which the workflow
+        declares, if this program or a live worker has the workflow.
         """
         demand_signal_name(name)
         text = encoded(data, "data")
         if not 0 <= hold < float("inf"):
             raise InvalidValue(f"hold: {hold} is no number of seconds. Nothing was sent.", field="hold")
+        self._check_type(name, text)
         self._tell("signal", QueueMessage(instance=self.id, name=name, data=text), hold or None)
+
+    def _check_type(self, name: str, text: str) -> None:
+        """Refuse data that are not of the type which this program's own code declares. Raises InvalidValue."""
+        engine = self._engine("signal")
+        if not any(name in one.signals for one in self.app.workflows.all()):
+            return
+        try:
+            with engine.read() as view:
+                state = self.look(view)
+        except Refused:  # not there yet, or not to be seen: what is sent is judged elsewhere
+            return
+        definition = self.app.workflows.get(state.workflow, state.version)
+        if definition is not None and not state.has_ended:
+            check_signal(definition, self.id, name, text)
 
     def cancel(self, reason: str = "", *, force: bool = False) -> None:
         """Ask it to stop: its code may clean up for as long as its `cancel_grace`; with `force` it ends at once.

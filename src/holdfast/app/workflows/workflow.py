@@ -25,6 +25,7 @@ from holdfast.workflows.api import workflow as flows
 from holdfast.workflows.api.context import encoded
 from holdfast.workflows.api.definitions import Definition, Definitions, packed_call, version_key
 from holdfast.workflows.api.operations import demand_instance_id, demand_signal_name, running, send_signal
+from holdfast.workflows.api.signal_types import check_signal
 from holdfast.workflows.api.workflow import ChildOptions, WorkflowOptions, define
 from holdfast.workflows.determinism.call_site import caller
 
@@ -103,7 +104,8 @@ class Workflow(flows.Workflow[P, R]):
         an id and nothing more there. `options(id=…).start(…)` is the same with checked arguments.
 
         Raises WorkflowAlreadyStarted if the id is taken by something else, InvalidArguments if the arguments do not fit
-        the function, InvalidValue for an id that is none or a version that is not registered.
+        the function, InvalidValue for an id that is none, a version that is not registered or a signal of another type
+        than the workflow declares.
         """
         if id is not None:
             return self._with_id(id).start(*args, **kwargs)
@@ -115,6 +117,8 @@ class Workflow(flows.Workflow[P, R]):
             return Instance(self._app, begun.id, self.definition)
         chosen = self._newest()
         instance = self.chosen.id or self._app.engine.new_id()
+        for name, text in self._signals:
+            check_signal(chosen, instance, name, text, "Nothing was started.")
         start = StartOrchestration(
             instance=instance,
             orchestration=self.name,

@@ -93,7 +93,7 @@ class Target(NamedTuple):
         """Have commands decided, in one commit; with `dry_run` only decided."""
         if dry_run:
             with self.reading() as reader, reader.look() as view:
-                return [_decided(view, reader.store.blobs, command) for command in commands]
+                return [_decided(view, reader.store, command) for command in commands]
         with self.writing(create=create) as engine:
             return engine.submit_many(commands)
 
@@ -225,8 +225,8 @@ def now() -> Timestamp:
     return stamp(SystemClock().now())
 
 
-def _decided(view: View, blobs: Blobs, command: Command) -> Outcome:
-    checked = admitted(command, Unkept(blobs))
+def _decided(view: View, store: Store, command: Command) -> Outcome:
+    checked = admitted(command, Unkept(store.blobs), store.workers)
     if isinstance(checked, Refusal):
         return checked
     at = now()

@@ -40,6 +40,16 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     digest: str | None = None
 
 
+class Misfit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A workflow whose live workers refuse the data of a signal, because of their type."""
+
+    workflow: str
+    #: None: of an instance that no version has begun yet.
+    version: str | None = None
+    signal: str
+    problem: str
+
+
 class NewActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An item for the worker queue: a job to be created. All but the item and the id is worked out from it."""
 
@@ -286,6 +296,8 @@ class StartInstance(FlowOrder, frozen=True, kw_only=True, tag="start_instance"):
     signals: tuple[NewMessage, ...] = ()
     #: The access token that asks for it; None: somebody of this machine.
     submitted_by: str | None = None
+    #: Who refuses one of the signals: worked out from what live workers publish, whatever the sender says.
+    misfits: tuple[Misfit, ...] = ()
 
 
 class TellInstance(FlowOrder, frozen=True, kw_only=True, tag="tell_instance"):
@@ -294,6 +306,8 @@ class TellInstance(FlowOrder, frozen=True, kw_only=True, tag="tell_instance"):
     message: NewMessage
     #: How long it is kept for an instance that is not there yet; None: it must be there.
     hold_s: float | None = None
+    #: Who refuses the signal: worked out from what live workers publish, whatever the sender says.
+    misfits: tuple[Misfit, ...] = ()
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from holdfast.errors import WorkflowAlreadyStarted, WorkflowFinished, WorkflowNotFound
 from holdfast.model.outcomes import Begun, Done, Refusal, refuse
 from holdfast.model.times import Timestamp
-from holdfast.model.workflows.commands import NewMessage, StartInstance, TellInstance
-from holdfast.model.workflows.instances import OVER, Instance
+from holdfast.model.workflows.commands import Misfit, NewMessage, StartInstance, TellInstance
+from holdfast.model.workflows.instances import OVER, Instance, InstanceStatus
 from holdfast.model.workflows.work_items import QueueMessage
 from holdfast.rules.decision import Decision, answer
 from holdfast.rules.state import State
 from holdfast.rules.workflows.messages import Post, is_expected
+from holdfast.rules.workflows.signal_types import refused
 
 
 def decide_start(state: State, command: StartInstance, now: Timestamp) -> Decision:
@@ -26,6 +27,9 @@ def decide_start(state: State, command: StartInstance, now: Timestamp) -> Decisi
         if having[1] == new.digest:
             return answer(Begun(instance_id=new.instance_id, created=False))
         return answer(_already(new, having[0]))
+    misfit = _misfit(command, new.orchestration, new.version)
+    if misfit is not None:
+        return answer(refused(misfit, new.instance_id, "Nothing was started."))
     post = Post(state, command, now)
     for message in (new, *command.signals):
         post.send(message, submitted_by=command.submitted_by)
@@ -70,6 +74,24 @@ def decide_tell(state: State, command: TellInstance, now: Timestamp) -> Decision
                 instance=new.instance_id,
             )
         )
+    misfit = _misfit(command, *_code_of(state, instance, new.instance_id)) if command.misfits else None
+    if misfit is not None:
+        return answer(refused(misfit, new.instance_id))
     post = Post(state, command, now)
     post.send(new, hold_s=command.hold_s)
     return answer(Done(), *post.events)
+
+
+def _misfit(command: StartInstance | TellInstance, workflow: str | None, version: str | None) -> Misfit | None:
+    found = (one for one in command.misfits if one.workflow == workflow and one.version == version)
+    return next(found, None)
+
+
+def _code_of(state: State, instance: Instance | None, instance_id: str) -> tuple[str | None, str | None]:
+    """Give the workflow and version that will read what is sent to an instance; None where that is not known."""
+    if instance is not None:
+        # One that goes on as new may do so with another version.
+        is_certain = instance.status is InstanceStatus.RUNNING
+        return (instance.orchestration_name, instance.orchestration_version) if is_certain else (None, None)
+    start = next((one for one in state.beginnings(instance_id) if one.is_to_begin), None)
+    return (None, None) if start is None else (start.orchestration, start.version)

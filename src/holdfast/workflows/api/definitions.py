@@ -10,8 +10,8 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -85,6 +85,8 @@ class Definition:
     on_nondeterminism: Literal["block", "fail"] = "block"
     #: What an error in the code itself does to a run (`code_errors`).
     on_error: Literal["block", "fail"] = "block"
+    #: Types of its signals, by name, where they are declared.
+    signals: Mapping[str, Any] = field(default_factory=dict)
     #: Seconds that ended instances are kept; None: for ever; unset: as the store says.
     retention_s: float | msgspec.UnsetType | None = msgspec.UNSET
 

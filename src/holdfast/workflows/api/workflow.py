@@ -7,7 +7,7 @@ from these; inside a workflow everything is here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
 
@@ -28,6 +28,7 @@ from holdfast.workflows.api.operations import (
     running,
     start_detached,
 )
+from holdfast.workflows.api.signal_types import demand_types
 from holdfast.workflows.determinism.call_site import caller
 
 P = ParamSpec("P")
@@ -57,6 +58,8 @@ class WorkflowOptions(TypedDict, total=False):
     on_nondeterminism: Literal["block", "fail"]
     #: What an error in the code itself, such as a NameError, does to a run.
     on_error: Literal["block", "fail"]
+    #: Types of its signals, by name: what `hf.signal(name)` gives, and what senders are held to.
+    signals: Mapping[str, Any]
     #: How long ended instances are kept; None: for ever; without a word: as the store says.
     retention: Seconds | None
 
@@ -69,6 +72,7 @@ def define(function: Callable[..., Any], codec: Codec, options: WorkflowOptions)
             raise InvalidArguments(
                 f"there is no option {option!r} here.", hint=f"There are: {', '.join(sorted(known))}."
             )
+    demand_types(options.get("name", function.__name__), options.get("signals", {}))
     fields = {_IN_SECONDS.get(name, name): _seconds(value) for name, value in options.items()}
     return Definition(**{"name": function.__name__, **fields}, function=function, codec=codec)
 
