@@ -1,15 +1,20 @@
 """Signals of declared types: wrong data is refused to the sender where the type is known, else set aside."""
 
 import asyncio
+import enum
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 import pytest
 
 from holdfast import Holdfast
 from holdfast.app.tasks.signature_codec import SignatureCodec
+from holdfast.app.workflows.commands import signal_command
 from holdfast.errors import InvalidValue, WorkflowFinished
+from holdfast.model.outcomes import Done, Refusal
+from holdfast.model.workflows.commands import Misfit
 from holdfast.model.workflows.instances import InstanceStatus
 from holdfast.workflows.api.definitions import Definitions
 
@@ -101,7 +106,7 @@ def test_signal_object_of_the_declared_type_is_taken(hf, order):
 
 
 def test_start_with_a_signal_of_the_wrong_type_is_refused(hf, order):
-    with pytest.raises(InvalidValue, match="'paid'.*Nothing was started"):
+    with pytest.raises(InvalidValue, match=r"'paid'.*Nothing was started"):
         order.options(id="o-1", signals=[("paid", BAD)]).start()
     assert hf.instances() == []
     run = order.options(id="o-1", signals=[("paid", GOOD)]).start()
@@ -154,7 +159,12 @@ def test_ended_instance_refuses_any_signal_as_finished(hf, order):
 
 @pytest.mark.parametrize(
     ("signals", "said"),
-    [({"@paid": int}, "@paid"), ({"paid": object()}, "paid"), ({"paid": type("Own", (), {})}, "paid"), (["paid"], "signals")],
+    [
+        ({"@paid": int}, "@paid"),
+        ({"paid": object()}, "paid"),
+        ({"paid": type("Own", (), {})}, "paid"),
+        (["paid"], "signals"),
+    ],
 )
 def test_declaration_that_names_no_type_is_refused(hf, signals, said):
     with pytest.raises(InvalidValue, match=said):
@@ -230,3 +240,45 @@ def test_worker_of_a_namespace_refuses_no_signal(hf, order):
     hf.engine.store.workers.note(worker)
     with pytest.raises(InvalidValue):
         hf.instance("o-1").signal("paid", BAD)
+
+
+def test_repeat_of_a_signal_that_was_taken_is_answered_as_the_first_time(hf, order):
+    """Workers come and go between a command and its repeat; what is stored is not refused afterwards."""
+    order.start(id="o-1")
+    first = signal_command("o-1", "paid", "[]", cmd="c-1")
+    assert hf.engine.submit(first) == Done()
+    with working(hf):
+        assert hf.engine.submit(first) == Done()
+        assert isinstance(hf.engine.submit(signal_command("o-1", "paid", "[]", cmd="c-2")), Refusal)
+
+
+def test_sender_has_no_say_in_who_refuses_a_signal(hf, order):
+    order.start(id="o-1")
+    claimed = Misfit(workflow="order", signal="paid", problem="so it says")
+    command = msgspec.structs.replace(signal_command("o-1", "paid", "{}"), misfits=(claimed,))
+    assert hf.engine.submit(command) == Done()
+
+
+def test_worker_publishes_what_a_schema_can_tell(hf):
+    class Open(enum.Enum):
+        ONE = "one"
+
+        @classmethod
+        def _missing_(cls, value):
+            return cls.ONE
+
+    class Closed(enum.Enum):
+        ONE = "one"
+
+    class Huge(msgspec.Struct):
+        a: Literal[tuple("x" * 1000 + str(n) for n in range(70))]
+
+    class Within(msgspec.Struct):
+        inner: list[dict[str, Open]]
+
+    @hf.workflow(version="1.2.3", signals={"open": Within, "huge": Huge, "closed": Closed})
+    async def order() -> None: ...
+
+    with working(hf):
+        (worker,) = hf.workers()
+    assert {code: list(signals) for code, signals in worker.signals.items()} == {"order 1.2.3": ["closed"]}

@@ -58,7 +58,7 @@ async def onboard(user: int, *, polite: bool = True) -> str:
     return "done"
 
 
-@hf.workflow(version="2.0.0", timeout=60, raises=(Declined,))
+@hf.workflow(version="2.0.0", timeout=60, raises=(Declined,), signals={"paid": int, "name": str | None})
 def blocking(n: int) -> float:
     assert_type(send.begin("a"), Pending[bytes])
     assert_type(onboard.begin(n).result(), str)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.engine.workflow_admission import admitted_ack, admitted_flow, own_delta
+from holdfast.engine.workflow_admission import Workers, admitted_ack, admitted_flow, own_delta
 from holdfast.errors import InvalidValue, PayloadTooLarge, UsageError
 from holdfast.model.command_base import FlowOrder
 from holdfast.model.commands import (
@@ -49,7 +49,7 @@ from holdfast.model.payloads import (
 from holdfast.model.type_check import misfit
 from holdfast.model.workflows.commands import AckTurn
 from holdfast.model.workflows.history import Event
-from holdfast.stores.sidecar.protocol import Blobs, Roster
+from holdfast.stores.sidecar.protocol import Blobs
 
 replace = msgspec.structs.replace
 
@@ -89,7 +89,7 @@ def admit_own(command: AckTurn, events: Sequence[Event], blobs: Blobs) -> Admitt
     )
 
 
-def admitted(command: Command, blobs: Blobs, workers: Roster | None = None) -> Command | Refusal:
+def admitted(command: Command, blobs: Blobs, workers: Workers | None = None) -> Command | Refusal:
     """Give the command with its payloads in compact form, large ones as references, or the refusal of a bad one.
 
     Without `workers` signals are not compared with the types that live workers publish: the authority does that.

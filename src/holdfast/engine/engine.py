@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -164,17 +164,18 @@ class Engine:
             self._demand_own()
             self._demand_ready()
             return decided_elsewhere(self._elsewhere, commands, self.store.blobs, attempt_s)
-        return self._served(_Waiter([self._admitted(command) for command in commands]))
+        return self._served(_Waiter(self._admitted(commands)))
 
     def submit_judged(self, commands: Sequence[Command], accesses: Sequence[Access | None]) -> list[Outcome]:
         """Decide commands of others as `submit_many` does, each as far as who sent it reaches; None: that is anywhere.
 
         Judged at its turn: what it names may have come to be in the same batch.
         """
-        return self._served(_Waiter([self._admitted(command) for command in commands], accesses))
+        return self._served(_Waiter(self._admitted(commands), accesses))
 
-    def _admitted(self, command: Command) -> Command | Refusal:
-        return admitted(command, self.store.blobs, self.store.workers)
+    def _admitted(self, commands: Sequence[Command]) -> list[Command | Refusal]:
+        workers = cache(self.store.workers.all)  # read once for all signals among them, if there are any
+        return [admitted(command, self.store.blobs, workers) for command in commands]
 
     def _served(self, waiter: _Waiter) -> list[Outcome]:
         """Wait until a caller has its outcomes."""

@@ -6,7 +6,7 @@ another. Kept is the text as this version writes it; large ones lie beside their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, get_type_hints
 
@@ -17,6 +17,7 @@ from holdfast.model.events import Asked, Closed
 from holdfast.model.jobs import Backoff, RetryMode
 from holdfast.model.payloads import MAX_BYTES, MAX_INLINE, NULL, admit_object, blob_ref, names_in, ref_in
 from holdfast.model.times import at_milliseconds
+from holdfast.model.workers import WorkerInfo
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.commands import (
     AckActivity,
@@ -58,9 +59,12 @@ from holdfast.model.workflows.work_items import (
 )
 from holdfast.rules.field_checks import shown
 from holdfast.rules.workflows.signal_types import misfits
-from holdfast.stores.sidecar.protocol import Blobs, Roster
+from holdfast.stores.sidecar.protocol import Blobs
 
 replace = msgspec.structs.replace
+
+#: Reads the roster: only signals need it.
+Workers = Callable[[], Sequence[WorkerInfo]]
 
 _encode = msgspec.json.Encoder().encode
 _items: msgspec.json.Decoder[WorkItem] = msgspec.json.Decoder(WorkItem)
@@ -69,7 +73,7 @@ _texts = msgspec.json.Decoder(str)
 _answers = msgspec.json.Decoder(Answer)
 
 
-def admitted_flow(command: FlowCommand, blobs: Blobs, workers: Roster | None = None) -> FlowCommand:
+def admitted_flow(command: FlowCommand, blobs: Blobs, workers: Workers | None = None) -> FlowCommand:
     """Give the command with everything worked out; signals also from what `workers` publish of their types.
 
     Raises UsageError for what cannot be kept.
@@ -187,13 +191,13 @@ def _message(new: NewMessage, blobs: Blobs, field: str) -> NewMessage:
     return _described(_item(new.item, field), blobs)
 
 
-def _misfits(messages: Sequence[NewMessage], field: str, workers: Roster | None) -> tuple[Misfit, ...]:
+def _misfits(messages: Sequence[NewMessage], field: str, workers: Workers | None) -> tuple[Misfit, ...]:
     """Say which workflows refuse one of these signals, by the types that live workers publish."""
     items = [_item(message.item, field) for message in messages] if workers is not None else []
     signals = [item for item in items if isinstance(item, QueueMessage)]
     if workers is None or not signals:
         return ()
-    live = workers.all()
+    live = workers()
     return tuple(misfit for signal in signals for misfit in misfits(live, signal.name, signal.data))
 
 

@@ -33,7 +33,6 @@ from holdfast.rules.decide import decide
 from holdfast.rules.random_source import Draws
 from holdfast.stores.opening import StoreUrl, open_store, parse_url
 from holdfast.stores.protocol import Store, View
-from holdfast.stores.sidecar.protocol import Blobs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -226,7 +225,7 @@ def now() -> Timestamp:
 
 
 def _decided(view: View, store: Store, command: Command) -> Outcome:
-    checked = admitted(command, Unkept(store.blobs), store.workers)
+    checked = admitted(command, Unkept(store.blobs), store.workers.all)
     if isinstance(checked, Refusal):
         return checked
     at = now()

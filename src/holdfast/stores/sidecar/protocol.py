@@ -89,7 +89,10 @@ class RunLogs(Protocol):
 
 
 class Roster(Protocol):
-    """Which workers there are. Soft: losing it, or a worker lying in it, changes no outcome."""
+    """Which workers there are. Soft: losing it, or a worker lying in it, changes no outcome of a job.
+
+    The types of signals that live workers publish are judged by: without them a signal is taken, whatever it carries.
+    """
 
     def note(self, worker: WorkerInfo) -> None:
         """Insert or replace by worker_id. A wish left meanwhile stays."""

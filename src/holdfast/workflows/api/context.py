@@ -178,7 +178,8 @@ def signal(name: str, *, type: type[R]) -> Coroutine[Any, Any, R]: ...
 def signal(name: str, *, type: Any = msgspec.UNSET) -> Coroutine[Any, Any, Any]:  # noqa: A002 - the contract's name
     """Wait for the next signal of that name, oldest first; what came before the wait is kept for it.
 
-    Its type is by default the one that the workflow declares for it, if it declares one. One whose data are not of that type is set aside, which the history records and `explain` shows; the wait goes on.
+    Its type is by default the one that the workflow declares for it, else any. A signal whose data are not of that type
+    is set aside, which the history records and `explain` shows; the wait goes on.
     """
     execution = current("hf.signal")
     demand_signal_name(name)
