@@ -30,10 +30,8 @@ class SystemClock:
         """Read the wall clock."""
         return datetime.now(UTC)  # noqa: TID251 - this is the place the ban points to
 
-    def monotonic(self) -> float:
-        """Read the monotonic clock."""
-        return time.monotonic()
+    #: Read the monotonic clock. Asked so often that a function around it would cost as much as the look.
+    monotonic = staticmethod(time.monotonic)
 
-    def processor(self) -> float:
-        """Give the seconds of processor that all threads of this process have had."""
-        return time.process_time()
+    #: Give the seconds of processor that all threads of this process have had.
+    processor = staticmethod(time.process_time)

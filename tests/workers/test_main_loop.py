@@ -319,7 +319,7 @@ def test_the_shorter_handlers_are_the_further_ahead_they_are_leased_up_to_eight_
     room = []
     for mean_s in (1.0, 0.05, 0.049, 0.01, 0.0001, 0.0):
         w.pump._mean_s = mean_s
-        room.append(w.pump._room())
+        room.append(w.pump._room(w.pump._slots.held(), w.pump._now()))
     assert room == [2, 2, 4, 12, 18, 18]
     w.slots.close()
 

@@ -83,7 +83,7 @@ def complete_with_an_old_token(patch):
 
 
 def lease_while_stopping(patch):
-    patch.setattr(Pump, "_room", lambda self: self._slots.room())
+    patch.setattr(Pump, "_room", lambda self, held, now: self._slots.room())
 
 
 def release_what_has_begun_as_if_it_had_not(patch):

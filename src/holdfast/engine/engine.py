@@ -318,13 +318,11 @@ class Engine:
         for _ in range(jumps):
             self._jumps.popleft()
         reach("engine.committed")
-        self.watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
+        self._note(turn)
         for job_id, token, seconds in turn.alive:
             self.watch.renew(job_id, token, turn.reading.monotonic + seconds)
-        self.turn_watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         for token, seconds in turn.held:
             self.turn_watch.renew(token, turn.reading.monotonic + seconds)
-        self.hold_watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
         if self.told is not None:
             commands = [command for waiter in taken for command in waiter.commands]
             answers = [outcome for found in outcomes for outcome in found]
@@ -334,6 +332,13 @@ class Engine:
     def _turn(self, batch: Batch) -> _Turn:
         reading = self.look()
         return _Turn(batch, reading, Draws(reading.now, _seed()), [], [], [])
+
+    def _note(self, turn: _Turn) -> None:
+        """Let the watches learn from what was committed; most commits have nothing for most of them."""
+        kinds = set(map(type, turn.added))
+        for watch in (self.watch, self.turn_watch, self.hold_watch):
+            if not kinds.isdisjoint(watch.watched):
+                watch.note(turn.added, turn.reading.now, turn.reading.monotonic)
 
     def _carry_over(self, turn: _Turn) -> int:
         """Let the holds of this opening outlive jumps of the clock, before anything is decided; count the jumps.

@@ -32,6 +32,9 @@ class _Timed(NamedTuple):
 class HoldWatch:
     """Monotonic deadlines of the reservations and sessions seen by this process. Thread-safe."""
 
+    #: Kinds of events that `note` learns from.
+    watched = _WATCHED
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._timed: dict[HoldKey, _Timed] = {}

@@ -33,6 +33,9 @@ _WATCHED = frozenset((*_STARTS, *ENDS))
 class LeaseWatch:
     """Monotonic deadlines of the leases seen by this process. Thread-safe."""
 
+    #: Kinds of events that `note` learns from.
+    watched = _WATCHED
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._deadlines: dict[JobId, tuple[Token, float]] = {}

@@ -30,6 +30,9 @@ class _Timed(NamedTuple):
 class TurnWatch:
     """Monotonic deadlines of the locks seen by this process. Thread-safe."""
 
+    #: Kinds of events that `note` learns from.
+    watched = _WATCHED
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._timed: dict[Token, _Timed] = {}

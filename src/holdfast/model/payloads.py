@@ -58,11 +58,13 @@ def pack(value: Any, field: str = "params", limit: int = MAX_BYTES, around: int 
     Raises InvalidValue for anything JSON cannot give back as it was, naming `field` and the path inside the value;
     PayloadTooLarge beyond `limit` bytes.
     """
-    encoded = _encoded(value, -around)
-    if isinstance(encoded, bytes):
-        return _within(encoded, field, limit)
-    path, refused = _located(value, encoded, -around)
-    raise refused_at(field, path, str(refused), hint=refused.hint)
+    try:
+        _walk(value, -around)
+        encoded = _encode(value)
+    except (_Refused, TypeError) as problem:
+        path, refused = _located(value, _refused(value, problem), -around)
+        raise refused_at(field, path, str(refused), hint=refused.hint) from None
+    return _within(encoded, field, limit)
 
 
 def refused_at(field: str, path: str, text: str, after: str = "", hint: str = "") -> InvalidValue:
@@ -83,15 +85,9 @@ def cannot_be_encoded(value: object) -> str:
     return f"object of type {type(value).__name__} cannot be encoded as JSON"
 
 
-def _encoded(value: Any, depth: int) -> bytes | _Refused:
-    """Encode a value that has `depth` brackets around it, or return why it is refused."""
-    try:
-        _walk(value, depth)
-        return _encode(value)
-    except _Refused as problem:
-        return problem
-    except TypeError:  # a subclass of a plain type, or a mapping that is no dict
-        return _Refused(cannot_be_encoded(value))
+def _refused(value: Any, problem: _Refused | TypeError) -> _Refused:
+    """Say why a value is refused: TypeError is raised for a subclass of a plain type, or a mapping that is no dict."""
+    return problem if isinstance(problem, _Refused) else _Refused(cannot_be_encoded(value))
 
 
 def _located(value: Any, refused: _Refused, depth: int) -> tuple[str, _Refused]:
@@ -99,9 +95,11 @@ def _located(value: Any, refused: _Refused, depth: int) -> tuple[str, _Refused]:
     if depth == MAX_DEPTH or not isinstance(value, Mapping | list):
         return "", refused
     for step, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-        encoded = _encoded(inner, depth + 1)
-        if isinstance(encoded, _Refused):
-            path, refused = _located(inner, encoded, depth + 1)
+        try:
+            _walk(inner, depth + 1)
+            _encode(inner)
+        except (_Refused, TypeError) as problem:
+            path, refused = _located(inner, _refused(inner, problem), depth + 1)
             return path_step(step) + path, refused
     return "", refused
 

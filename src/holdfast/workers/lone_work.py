@@ -48,9 +48,13 @@ class LoneWork:
 
 def runs_alone(held: Sequence[Assignment]) -> bool:
     """Return whether one of these jobs must run alone."""
-    return any(must_run_alone(one.grant.lost) for one in held)
+    return any(must_run_alone(one.grant.lost) for one in held if one.grant.lost)
 
 
 def has_trial(held: Sequence[Assignment], now: float) -> bool:
     """Return whether one of these jobs was lost once, and has run for a moment only."""
-    return any(is_on_trial(one.grant.lost, None if one.started_at is None else now - one.started_at) for one in held)
+    return any(
+        is_on_trial(one.grant.lost, None if one.started_at is None else now - one.started_at)
+        for one in held
+        if one.grant.lost
+    )

@@ -221,13 +221,13 @@ class Pump:
         renewals = [held for held in running if held.renew_at <= now and held.stop is not Stop.LOST]
         if self._lone_work.is_due(now):
             self._outlook.begin_anew()
-        room = self._room() if self._outlook.hope else 0
+        room = self._room(running, now) if self._outlook.hope else 0
         errands = self._turns.errands(now, len(running))
         if not self._may_fetch(running, room, now):
             errands = [errand for errand in errands if errand.kind != "fetch"]
         if not (self._outbox or renewals or room or errands):
             return self._maintain(now)
-        self._send(renewals, room, errands)
+        self._send(renewals, room, errands, now)
         self._maintain(now)
         return True
 
@@ -244,8 +244,8 @@ class Pump:
             self._steps = steps
             self._outlook.clock_stepped()
 
-    def _room(self) -> int:
-        if self._is_quiet or runs_alone(self._slots.held()) or self._turns.makes_way(self._now()):
+    def _room(self, held: Sequence[Assignment], now: float) -> int:
+        if self._is_quiet or runs_alone(held) or self._turns.makes_way(now):
             return 0
         ahead = int(self._slots.size * min(AHEAD, AHEAD_S / max(self._mean_s, _SHORTEST_S)))
         return min(MOST, self._slots.room(ahead if self._mean_s < AHEAD_S else 0))
@@ -308,7 +308,7 @@ class Pump:
 
     # --- one commit ---------------------------------------------------------------------------------------------------
 
-    def _send(self, renewals: list[Assignment], room: int, errands: Sequence[Errand]) -> None:
+    def _send(self, renewals: list[Assignment], room: int, errands: Sequence[Errand], now: float) -> None:
         reports = self._outbox[:MOST]
         if reports:
             self._messenger.call(lambda: self._chores.flush(held.notes for held, _ in reports))
@@ -319,8 +319,8 @@ class Pump:
         if room:
             self._outlook.asking()
             # As the rules find it in this commit: what it reports is no longer held, and a turn it fetches is.
-            holds = len(self._outbox) - len(reports) + any(errand.kind == "fetch" for errand in errands)
-            commands.append(self._lease(room, holds))
+            holds = len(self._outbox) - len(reports) + (bool(errands) and errands[-1].kind == "fetch")
+            commands.append(self._lease(room, holds, now))
         reach("pump.sending")
         answered = self._submit(commands, [*(held for held, _ in reports), *renewals])
         self._outbox = self._outbox[len(reports) :]
@@ -347,7 +347,7 @@ class Pump:
             self._slots.unmark(held)
             log.warning("report.dropped", extra={"job": held.grant.job.job_id, "run": held.grant.run_id})
 
-    def _lease(self, room: int, holds: int) -> Lease:
+    def _lease(self, room: int, holds: int, now: float) -> Lease:
         """Make a lease of up to `room` jobs. `holds` is what the worker holds beside its assignments and turns."""
         held = self._slots.held()
         return Lease(
@@ -358,7 +358,7 @@ class Pump:
             n=room,
             session_id=self._engine.session_id,
             holds=holds + len(held) + (not self._turns.is_quiet),
-            on_trial=has_trial(held, self._now()),
+            on_trial=has_trial(held, now),
         )
 
     def _reported(self, held: Assignment, outcome: Outcome, reply: Reply) -> None:
@@ -467,8 +467,9 @@ class Pump:
     def _rest(self) -> None:
         """Sleep until there is something to do."""
         now = self._now()
-        room, outlook = self._room(), self._outlook
-        may_fetch = self._may_fetch(self._slots.held(), 0, now)
+        running, outlook = self._slots.held(), self._outlook
+        room = self._room(running, now)
+        may_fetch = self._may_fetch(running, 0, now)
         wants_look = bool(room) or (self._turns.wants_look and may_fetch)
         if (wants_look and not outlook.is_fresh) or (outlook.is_partial and now >= outlook.look_at):
             self._messenger.hear(self.look)
@@ -495,8 +496,9 @@ class Pump:
         """See what there is: work, its times, and whether what runs here may go on."""
         now = self._now()
         self._chores.neighbours.stir(now)
+        running = self._slots.held()
         seen = self._outlook.look(
-            now, self._room(), self._slots.held(), lambda view, at: self._turns.look(view, at, now)
+            now, self._room(running, now), running, lambda view, at: self._turns.look(view, at, now)
         )
         if seen is None:
             return

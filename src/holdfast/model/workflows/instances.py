@@ -233,7 +233,10 @@ def owned_by(owner: str | None) -> tuple[str, int, int] | None:
 def is_owner(text: str) -> bool:
     """Tell whether a text says whose activity a job is."""
     owner = owned_by(text)
-    return owner is not None and owner_of(*owner) == text and all(0 <= number < 1 << 63 for number in owner[1:])
+    if owner is None or owner_of(*owner) != text:
+        return False
+    _, execution_id, event_id = owner
+    return 0 <= execution_id < 1 << 63 and 0 <= event_id < 1 << 63
 
 
 def owner_prefix(instance_id: str) -> str:

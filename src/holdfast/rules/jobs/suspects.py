@@ -59,7 +59,7 @@ class Company:
         """Judge work that was lost so often, and has waited for so long since; count it if it is taken."""
         if self._holds is None:
             return Verdict.TAKE
-        if must_run_alone(lost):
+        if lost and must_run_alone(lost):
             if self._taken or self._holds:
                 self.has_skipped = True
                 return Verdict.STOP if is_made_way_for(waited_s) else Verdict.SKIP

@@ -26,7 +26,7 @@ from holdfast.model.outcomes import Done, Refusal, refuse
 from holdfast.model.payloads import NULL
 from holdfast.model.times import Timestamp, later
 from holdfast.model.workflows.commands import AckTurn, AppendHistory, Delta, Metadata
-from holdfast.model.workflows.history import HandledMessage, Status
+from holdfast.model.workflows.history import Status
 from holdfast.model.workflows.instances import (
     MAX_KEYS,
     OVER,
@@ -63,9 +63,10 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     problem = commit.problem(command.delta, command.metadata)
     if problem is not None:
         return answer(problem)
-    unaccounted = _unaccounted(command, turn)
-    if unaccounted is not None:
-        return answer(unaccounted)
+    accounted = _accounted(commit, command, turn)
+    if isinstance(accounted, Refusal):
+        return answer(accounted)
+    kept, dropped = accounted
     keys = commit.keys(command.delta)
     if isinstance(keys, Refusal):
         return answer(keys)
@@ -73,8 +74,7 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     if command.hold_s is not None:
         held_until = later(now, command.hold_s)
     committed = commit.event(command.delta, command.metadata, turn, keys, held_until)
-    # Most commits are those of a step, and of a lock that holds no message.
-    if turn.messages and command.handled is not None and (kept := _kept(turn, command.handled)):
+    if kept:
         committed = msgspec.structs.replace(committed, kept=kept)
     over = commit.ends(command.metadata) and committed.status in OVER
     if over and command.metadata.retention_s is not None:
@@ -83,7 +83,7 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     if isinstance(jobs, Refusal):
         return answer(jobs)
     # Most commits are those of a step, and have events only.
-    events: list[Event] = [*_dropped(commit, command, turn), committed, *commit.appended(command.delta), *jobs]
+    events: list[Event] = [*dropped, committed, *commit.appended(command.delta), *jobs]
     if command.cancelled:
         events += cancel_activities(state, command.cancelled, jobs, command)
     if command.messages:
@@ -97,35 +97,34 @@ def decide_ack(state: State, command: AckTurn, now: Timestamp) -> Decision:
     return Decision(tuple(events), _DONE)
 
 
-def _unaccounted(command: AckTurn, turn: Turn) -> Refusal | None:
-    """Refuse an ack that takes a message out of the queue without an event that records it, or a reason for none."""
+def _accounted(
+    commit: Commit, command: AckTurn, turn: Turn
+) -> tuple[tuple[int, ...], Sequence[MessageDropped]] | Refusal:
+    """List the messages of the lock that stay, and those that go without being recorded: their senders may look.
+
+    Refuse an ack that takes a message out of the queue without an event that records it, or a reason for none.
+    """
+    if command.handled is None:
+        return (), _too_late(commit, command, turn)
     if not command.handled:
-        return None
-    left, recorded = set(turn.messages), {new.event_id for new in command.delta.events}
+        return turn.messages, ()
+    left, recorded = dict.fromkeys(turn.messages), {new.event_id for new in command.delta.events}
+    dropped: list[MessageDropped] = []
     for one in command.handled:
         if one.message not in left:
             problem = f"message {one.message} is not, or no longer, held by this lock. Nothing was committed."
             return refuse(InvalidOperation, problem, instance=turn.instance_id, message_number=one.message)
-        left.remove(one.message)
-        if one.event_id not in recorded if one.event_id is not None else not one.reason:
+        del left[one.message]
+        if one.event_id is None and one.reason:
+            dropped.append(MessageDropped(message=one.message, reason=one.reason, cmd=command.cmd))
+        elif one.event_id not in recorded:
             problem = f"message {one.message} would be lost: no event of this commit records it. Nothing was committed."
             return refuse(InvalidOperation, problem, instance=turn.instance_id, message_number=one.message)
-    return None
+    return tuple(left), dropped
 
 
-def _kept(turn: Turn, handled: Sequence[HandledMessage]) -> tuple[int, ...]:
-    """List the messages of a lock that a commit has not handled."""
-    gone = {one.message for one in handled}
-    return tuple(seq for seq in turn.messages if seq not in gone)
-
-
-def _dropped(commit: Commit, command: AckTurn, turn: Turn) -> list[MessageDropped]:
-    """List the messages that go without being recorded: their senders may look for them."""
-    if command.handled is not None:
-        if not command.handled:
-            return []
-        unrecorded = ((one.message, one.reason) for one in command.handled if one.event_id is None)
-        return [MessageDropped(message=seq, reason=reason or "", cmd=command.cmd) for seq, reason in unrecorded]
+def _too_late(commit: Commit, command: AckTurn, turn: Turn) -> list[MessageDropped]:
+    """Tell of each message that came when its instance had ended: nobody reads it, and its sender may look for it."""
     if command.delta.events or commit.instance is None or commit.instance.status not in OVER:
         return []
     return [MessageDropped(message=seq, reason="ended", cmd=command.cmd) for seq in turn.messages]

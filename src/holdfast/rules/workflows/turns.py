@@ -62,13 +62,12 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
     alone_next: str | None = None
     for instance_id in state.candidates(now):
         instance = state.get(Instance, instance_id)
-        execution = None if instance is None else _current(state, instance)
-        if command.versions is not None and not _suits(execution, command.versions):
+        if command.versions is not None and not _suits(_current(state, instance), command.versions):
             continue
         messages = _batch(state, instance_id, now, begins=instance is None)
         if not messages:
             continue
-        lost = max(message.attempts for message in messages)
+        lost = max([message.attempts for message in messages])
         verdict = company.judge(lost, _waited_since(state, instance_id, messages, now) if lost else 0.0)
         if verdict is Verdict.STOP:
             alone_next = instance_id
@@ -80,13 +79,13 @@ def decide_fetch(state: State, command: FetchTurn, now: Timestamp) -> Decision:
             instance_id=instance_id,
             token=token,
             locked_until=later(now, command.lock_s),
-            messages=tuple(message.seq for message in messages),
+            messages=tuple([message.seq for message in messages]),
             session_id=command.session_id,
             cmd=command.cmd,
             actor=command.actor,
         )
         events.append(locked)
-        turns.append(_handed_out(state, instance_id, token, messages))
+        turns.append(_handed_out(state, instance_id, instance, token, messages))
         if len(turns) == command.n or company.is_closed:
             break
     if command.cmd and turns:
@@ -114,11 +113,14 @@ def _fetched_before(state: State, command: FetchTurn, now: Timestamp) -> Fetched
         if turn.cmd == command.cmd and is_live(turn, now) and turn.token is not None:
             found = (state.get(Message, message_key(seq)) for seq in turn.messages)
             messages = [message for message in found if message is not None]
-            turns.append(_handed_out(state, turn.instance_id, turn.token, messages))
+            instance = state.get(Instance, turn.instance_id)
+            turns.append(_handed_out(state, turn.instance_id, instance, turn.token, messages))
     return _fetched(turns)
 
 
-def _current(state: State, instance: Instance) -> Execution | None:
+def _current(state: State, instance: Instance | None) -> Execution | None:
+    if instance is None:
+        return None
     return state.get(Execution, execution_key(instance.instance_id, instance.current_execution_id))
 
 
@@ -144,22 +146,23 @@ def _in_order(state: State, instance_id: str, now: Timestamp) -> Iterator[Messag
     return iter(sorted(due, key=lambda message: (message.due_at, message.seq)))
 
 
-def _handed_out(state: State, instance_id: str, token: Token, messages: Sequence[Message]) -> LockedTurn:
-    instance = state.get(Instance, instance_id)
-    execution = None if instance is None else _current(state, instance)
+def _handed_out(
+    state: State, instance_id: str, instance: Instance | None, token: Token, messages: Sequence[Message]
+) -> LockedTurn:
+    execution = _current(state, instance)
     keys = () if instance is None else state.keys(instance_id)
     return LockedTurn(
         instance_id=instance_id,
         token=token,
-        messages=tuple(Delivered(message.seq, message.item) for message in messages),
-        attempts=max((message.attempts for message in messages), default=0) + 1,
+        messages=tuple([Delivered(message.seq, message.item) for message in messages]),
+        attempts=max([message.attempts for message in messages], default=0) + 1,
         orchestration_name=None if instance is None else instance.orchestration_name,
         orchestration_version=None if instance is None else instance.orchestration_version,
         execution_id=1 if instance is None else instance.current_execution_id,
         history_id=None if execution is None else execution.history_id,
         last_event_id=0 if execution is None else execution.last_event_id,
-        since=min((message.stored_at for message in messages), default=None),
-        keys=tuple(Kept(kv.key, kv.value, kv.at_ms) for kv in keys if kv.value != NULL),
+        since=min([message.stored_at for message in messages], default=None),
+        keys=tuple([Kept(kv.key, kv.value, kv.at_ms) for kv in keys if kv.value != NULL]),
         digest=None if instance is None else instance.digest,
     )
 

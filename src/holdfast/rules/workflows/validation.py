@@ -239,7 +239,8 @@ def _ack(command: AckTurn) -> Iterator[str]:
     for number in command.cancelled_timers:
         yield from _whole("cancelled_timers", number)
     for one in command.handled or ():
-        yield from _whole("handled", one.message)
+        if not 0 <= one.message < MAX_INT:
+            yield from _whole("handled", one.message)
     metadata = command.metadata
     if metadata.retention_s is not None and not 0 <= metadata.retention_s <= FOR_EVER_S:
         yield f"retention_s must be 0-{FOR_EVER_S:.0f}, got {metadata.retention_s}"

@@ -109,9 +109,11 @@ class MarkedRegion:
     def _write(self, start: int, stop: int) -> None:
         if self._fd < 0:
             return
-        with suppress(OSError):
+        try:
             if os.pwrite(self._fd, self._content[start:stop], self._start + start) == stop - start:
                 return
+        except OSError:
+            pass
         self._give_up()
 
     def _give_up(self) -> None:

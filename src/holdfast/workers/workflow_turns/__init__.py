@@ -12,8 +12,9 @@ A worker without workflows has `NoTurns`, which costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
 
 from holdfast.model.commands import Command
 from holdfast.model.outcomes import Outcome as Reply
@@ -29,8 +30,7 @@ NEVER = float("inf")
 Kind = Literal["ack", "abandon", "park", "renew", "more", "fetch", "announce"]
 
 
-@dataclass(eq=False, slots=True)
-class Errand:
+class Errand(msgspec.Struct, eq=False):
     """A command that the pump is to send, and whose it is."""
 
     kind: Kind

@@ -15,9 +15,10 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from holdfast.errors import LeaseLost, UnknownLease
 from holdfast.model.ids import Token
@@ -58,28 +59,29 @@ _GONE = {LeaseLost.code, UnknownLease.code}
 _UNQUEUED = {"renew", "more", "fetch"}
 
 
-class Opened(NamedTuple):
+class Opened(msgspec.Struct, frozen=True, gc=False):
     """Input of a turn: it begins."""
 
 
-class Came(NamedTuple):
+class Came(msgspec.Struct, frozen=True, gc=False):
     """Input of a turn: more messages."""
 
     messages: Sequence[Delivered]
 
 
-class StepEnded(NamedTuple):
+class StepEnded(msgspec.Struct, frozen=True, gc=False):
     """Input of a turn: a step has an outcome."""
 
     step_no: int
     outcome: Any
 
 
-class Idled(NamedTuple):
+class Idled(msgspec.Struct, frozen=True, gc=False):
     """Input of a turn: nothing has happened for a while, and a step runs."""
 
 
 Input = Opened | Came | StepEnded | Idled
+_OPENED, _IDLED = Opened(), Idled()
 
 
 class Phase(Enum):
@@ -93,7 +95,7 @@ class Phase(Enum):
     RESTING = "resting"
 
 
-class Played(NamedTuple):
+class Played(msgspec.Struct, frozen=True, gc=False):
     """The report of the thread that has advanced a turn: what the turn wants done."""
 
     ack: AckTurn | None = None
@@ -111,8 +113,7 @@ class Played(NamedTuple):
     has_news: bool = False
 
 
-@dataclass(eq=False, slots=True)
-class ActiveTurn:
+class ActiveTurn(msgspec.Struct, eq=False):
     """One turn in this worker, from its fetch to its last commit. Changed by the machine alone, but for `work`."""
 
     locked: LockedTurn
@@ -122,7 +123,7 @@ class ActiveTurn:
     renew_at: float
     lost_at: float
     phase: Phase = Phase.RESTING
-    inbox: list[Input] = field(default_factory=list)
+    inbox: list[Input] = msgspec.field(default_factory=list)
     #: To be played although the inbox is empty: a commit was answered.
     is_due: bool = False
     #: It may have something to send in a moment.
@@ -139,25 +140,22 @@ class ActiveTurn:
     #: When what it has decided is committed although a step runs.
     idle_at: float = NEVER
     #: Numbers of the messages that this worker has and that no commit has handled.
-    held: set[int] = field(default_factory=set)
+    held: set[int] = msgspec.field(default_factory=set)
     #: Numbers of the steps that run.
-    steps: set[int] = field(default_factory=set)
+    steps: set[int] = msgspec.field(default_factory=set)
     #: The player's: the code, and what belongs to it.
     work: Any = None
 
     #: The lock's, and the id of the instance.
-    token: Token = field(init=False)
-    instance: str = field(init=False)
-    #: Made once, as most turns are played several times.
-    play_effect: Effect = field(init=False)
+    token: Token = Token(0)
+    instance: str = ""
 
     def __post_init__(self) -> None:
         """Take what names the turn from its lock."""
         self.token, self.instance = self.locked.token, self.locked.instance_id
-        self.play_effect = Effect("play", self)
 
 
-class Effect(NamedTuple):
+class Effect(msgspec.Struct, frozen=True):
     """Something for the scheduler to do."""
 
     #: `play`: have a thread advance the turn. `drop`: stop its steps and close its code.
@@ -244,8 +242,8 @@ class TurnMachine:
         self.is_draining = False
         #: Until then nothing is fetched, so that the worker becomes empty for a turn that must run alone.
         self._paused_until = 0.0
-        #: Turns that run alone.
-        self._alone = 0
+        #: Turns of instances that were lost with a worker before: hardly ever one.
+        self._suspects: dict[Token, ActiveTurn] = {}
         #: Turns whose last commit is durable, those given back, those that turned out to be another's.
         self.committed = self.abandoned = self.lost = 0
 
@@ -353,7 +351,7 @@ class TurnMachine:
                 turn.wants_more, turn.is_fetching = False, True
                 errands.append(Errand("more", FetchMore(token=turn.token, having=tuple(turn.held)), turn))
         # Those that end with this commit make room for others in the same.
-        ending = sum(errand.is_last for errand in errands)
+        ending = sum([errand.is_last for errand in errands])
         holds = len(self.turns) - ending + jobs
         if self.room(ending) and not self._lingers and self._may_fetch(holds, now):
             errands.append(Errand("fetch", self._fetch(self.room(ending), holds, now)))
@@ -362,22 +360,30 @@ class TurnMachine:
     def _may_fetch(self, holds: int, now: float) -> bool:
         """Whether a fetch is worth a try. Whoever has become empty fetches at once what it has made way for."""
         if self.makes_way(now):
-            return not self._alone and not holds
+            return not self._runs_alone and not holds
         return self.policy.hope
 
     def _fetch(self, room: int, holds: int, now: float) -> FetchTurn:
         on_trial = any(
-            is_on_trial(_lost(turn), now - turn.began_at if turn.has_begun else None) for turn in self.turns.values()
+            is_on_trial(_lost(turn), now - turn.began_at if turn.has_begun else None)
+            for turn in self._suspects.values()
         )
         return FetchTurn(lock_s=LOCK_S, n=room, session_id=self._session_id, holds=holds, on_trial=on_trial)
 
     def makes_way(self, now: float) -> bool:
         """Whether nothing may be begun beside the turns: one must run alone, or waits until this worker is empty."""
-        return self._alone > 0 or now < self._paused_until
+        return self._runs_alone or now < self._paused_until
+
+    @property
+    def _runs_alone(self) -> bool:
+        """Whether one of the turns was lost so often in a row that it runs beside nothing else."""
+        return bool(self._suspects) and any(must_run_alone(_lost(turn)) for turn in self._suspects.values())
 
     def answered(self, errands: Sequence[Errand], replies: Sequence[Reply], at: Timestamp, now: float) -> None:
         """Take the answers to commands, in their order; `at` is `now` by the store's clock. Raises a refused fetch."""
-        for _ in itertools.takewhile(lambda errand: errand.kind not in _UNQUEUED, errands):
+        for errand in errands:
+            if errand.kind in _UNQUEUED:
+                break
             self._outbox.popleft()
         for errand, reply in zip(errands, replies, strict=True):
             turn = errand.turn
@@ -411,8 +417,9 @@ class TurnMachine:
                 held={message.seq for message in locked.messages},
             )
             self.turns[locked.token] = turn
-            self._alone += _is_alone(turn)
-            self._put(turn, Opened())
+            if locked.attempts > 1:
+                self._suspects[locked.token] = turn
+            self._put(turn, _OPENED)
             if self.is_draining:  # it was asked for before
                 self.give_back(turn, None, now, counted=False)
 
@@ -424,7 +431,8 @@ class TurnMachine:
                 self._end(turn)
             case "ack":
                 assert isinstance(errand.command, AckTurn)
-                turn.held.difference_update(one.message for one in errand.command.handled or ())
+                if errand.command.handled:
+                    turn.held.difference_update([one.message for one in errand.command.handled])
                 turn.is_sending, turn.is_due = turn.is_over, True
                 if errand.extends:
                     self._renewed(turn, now)
@@ -471,7 +479,7 @@ class TurnMachine:
         for turn in list(self.turns.values()):
             if turn.idle_at <= now:
                 turn.idle_at = NEVER
-                self._put(turn, Idled())
+                self._put(turn, _IDLED)
             elif not turn.has_begun and not turn.is_over and now - turn.fetched_at >= PATIENCE_S:
                 self.policy.tire()
                 self.give_back(turn, None, now, counted=False)
@@ -543,7 +551,7 @@ class TurnMachine:
             turn.phase = Phase.QUEUED
             if not turn.is_coming:
                 self._expect(turn, coming=True)
-            self.effects.append(turn.play_effect)
+            self.effects.append(Effect("play", turn))
 
     def _rest(self, turn: ActiveTurn) -> None:
         turn.phase, turn.playing_since = Phase.RESTING, NEVER
@@ -571,13 +579,8 @@ class TurnMachine:
     def _end(self, turn: ActiveTurn) -> None:
         turn.is_over = True
         self._expect(turn, coming=False)
-        if self.turns.pop(turn.token, None) is not None:
-            self._alone -= _is_alone(turn)
-
-
-def _is_alone(turn: ActiveTurn) -> bool:
-    """Whether a turn was lost so often in a row that it runs beside nothing else."""
-    return must_run_alone(_lost(turn))
+        self.turns.pop(turn.token, None)
+        self._suspects.pop(turn.token, None)
 
 
 def _lost(turn: ActiveTurn) -> int:

@@ -9,11 +9,10 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.admission import admit_own
 from holdfast.engine.engine import Engine
@@ -58,18 +57,17 @@ _OPERATION = "turn"
 _NOTHING = Played()
 
 
-@dataclass(eq=False, slots=True)
-class Work:
+class Work(msgspec.Struct, eq=False):
     """The code of one turn, and what belongs to it: the thread's that plays the turn."""
 
     turn: Turn | None = None
-    code: Code = field(default_factory=Code)
+    code: Code = msgspec.field(default_factory=Code)
     definition: Definition | None = None
     wants_commit: bool = False
     #: Messages to be set aside with the next command.
     unreadable: tuple[int, ...] = ()
     #: Steps under way, by number; guarded by the scheduler's lock.
-    steps: dict[int, StepRun] = field(default_factory=dict)
+    steps: dict[int, StepRun] = msgspec.field(default_factory=dict)
     #: Steps to be started after the report, and an execution to be kept once the last commit is sent.
     calls: Sequence[StepCall] = ()
     resident: Execution | None = None
@@ -91,7 +89,7 @@ class Work:
             tell(log, "turn.not_closed", problem, {"instance": instance})
 
 
-class Beginning(NamedTuple):
+class Beginning(msgspec.Struct, frozen=True, gc=False):
     """What a turn begins with."""
 
     item: OrchestrationItem
@@ -134,7 +132,7 @@ class Player:
             tell(log, "turn.broken", problem, {"instance": active.instance})
             wanted = _given_back(active, f"the turn broke: {text_of(problem)}", counted=True, delay_s=BROKEN_S)
         if work.unreadable:
-            wanted, work.unreadable = wanted._replace(unreadable=work.unreadable), ()
+            wanted, work.unreadable = replace(wanted, unreadable=work.unreadable), ()
         return wanted
 
     # --- delivering ---------------------------------------------------------------------------------------------------
@@ -191,7 +189,7 @@ class Player:
         ended = poison(item, attempts, self._now_ms())
         last = ended.history_delta[-1].event_id
         handled = tuple(HandledMessage(message=number, event_id=last) for number in begin.numbers)
-        ended = msgspec.structs.replace(ended, metadata=keeping(ended.metadata, work.definition), handled=handled)
+        ended = replace(ended, metadata=keeping(ended.metadata, work.definition), handled=handled)
         return Played(ack=self._ack(active, ended), is_last=True)
 
     def _definition(self, item: OrchestrationItem) -> Definition | None:
@@ -216,8 +214,7 @@ class Player:
                 return Played(stopped=stopped)  # it was blocked in its midst, and a commit is under way
             log.warning("workflow.blocked", extra={"instance": active.instance, "kind": turn.blocked.kind})
             reason = blocked_reason(turn.blocked.kind, turn.blocked.text)
-            given_back = _given_back(active, reason, counted=False, delay_s=_rarer(active))
-            return given_back._replace(stopped=stopped)
+            return replace(_given_back(active, reason, counted=False, delay_s=_rarer(active)), stopped=stopped)
         if turn.abandoned is not None:
             delay_s = _rarer(active) if turn.abandoned.is_unregistered else turn.abandoned.delay_s
             return _given_back(active, turn.abandoned.reason, counted=False, delay_s=delay_s)
@@ -239,7 +236,7 @@ class Player:
             # What runs may end, and what has ended is delivered; then the turn is handed over.
             if active.steps.difference(stopped) or not self._may_commit(active):
                 return Played(stopped=stopped, has_news=turn.has_news)
-            return _given_back(active, None, counted=False)._replace(stopped=stopped)
+            return replace(_given_back(active, None, counted=False), stopped=stopped)
         work.calls = turn.take_steps()
         has_news = bool(work.calls or active.steps) and turn.has_news
         return Played(steps=[call.step_no for call in work.calls], stopped=stopped, has_news=has_news)
@@ -251,8 +248,10 @@ class Player:
         engine = self._engine
         asked = partial(ack_command, _OPERATION, active.token, commit, engine.new_id, hold_s, keep=keep)
         if engine.is_authority:
-            with suppress(StoreError):  # the pump meets the same trouble, and knows what to do
+            try:
                 return admit_own(asked(eventless=True), commit.history_delta, engine.store.blobs)
+            except StoreError:
+                pass  # the pump meets the same trouble, and knows what to do
         return asked()
 
     # --- histories, in the store and in memory ------------------------------------------------------------------------
@@ -261,7 +260,7 @@ class Player:
         """Read what a turn begins with: nothing of its history, if the execution is in memory here."""
         blobs = self._engine.store.blobs
         items, unreadable = readable(blobs, locked.messages)
-        numbers = tuple(message.seq for message in locked.messages if message.seq not in unreadable)
+        numbers = tuple([message.seq for message in locked.messages if message.seq not in unreadable])
         resident = self._residents.take(locked.instance_id)
         rows: Sequence[HistoryRow] = ()
         # What was delivered in vain before is begun from its history: it may have to be ended by that.

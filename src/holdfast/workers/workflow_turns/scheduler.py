@@ -90,10 +90,10 @@ class TurnScheduler:
 
     def _mark(self, replies: Sequence[Reply]) -> None:
         """Mark several turns that were fetched at once as not begun: a death of this process is not charged to them."""
-        for reply in replies:
-            if isinstance(reply, Fetched) and reply.turn is not None and reply.others:
-                tokens = [locked.token for locked in (reply.turn, *reply.others)]
-                self._marks.receive(None, max(tokens), tokens)
+        reply = replies[-1] if replies else None  # a fetch is the last of the commands
+        if isinstance(reply, Fetched) and reply.turn is not None and reply.others:
+            tokens = [locked.token for locked in (reply.turn, *reply.others)]
+            self._marks.receive(None, max(tokens), tokens)
 
     def makes_way(self, now: float) -> bool:
         """Whether nothing may be begun beside the turns: one must run alone, or waits for that."""
@@ -303,7 +303,8 @@ class TurnScheduler:
                     work.steps[run.call.step_no] = run  # from now on it ends with the turn
                 goes_on = machine.played(turn, report, now)
                 effects, ring_at = machine.take_outputs()
-            self._carry_out_all(effects, ring_at)
+            if effects or ring_at < self._awake_by:
+                self._carry_out_all(effects, ring_at)
             for step in stopped:
                 if step is not None:
                     step.stop()

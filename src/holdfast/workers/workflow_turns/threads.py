@@ -64,12 +64,12 @@ class _Span:
     """A time that has begun with this."""
 
     def __init__(self) -> None:
-        self._began, self._spent = _clock.monotonic(), _clock.processor()
+        self.began, self._spent = _clock.monotonic(), _clock.processor()
 
     @property
     def took_s(self) -> float:
         """Seconds since then."""
-        return _clock.monotonic() - self._began
+        return _clock.monotonic() - self.began
 
     @property
     def was_busy(self) -> bool:
@@ -167,6 +167,7 @@ class ThreadPool:
         """Do what waits; False if this thread was written off meanwhile."""
         ident = threading.get_ident()
         is_spare = False
+        span = _Span()
         while True:
             with self._lock:
                 if ident in self._written_off:
@@ -181,14 +182,17 @@ class ThreadPool:
                 work = self._waiting.popleft()
                 self._inside.add(ident)
                 self._latest = ident
-                with suppress(RuntimeError):  # then those there are must do
-                    self._call()
-            span = _Span()
+                if self._waiting:
+                    with suppress(RuntimeError):  # then those there are must do
+                        self._call()
+            began = _clock.monotonic()
+            if began - span.began >= SHORT_S:  # not for each piece of work: to ask for the processor's time takes long
+                span = _Span()
             try:
                 work()
             except BaseException as problem:  # noqa: BLE001 - a fault of ours: it must not take the thread with it
                 tell(log, "turn.broken", problem)
-            is_spare = span.took_s < SHORT_S or span.was_busy
+            is_spare = _clock.monotonic() - began < SHORT_S or span.was_busy
 
 
 class Code:

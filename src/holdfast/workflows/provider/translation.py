@@ -100,24 +100,31 @@ def ack_command(
         token=token,
         execution_id=commit.execution_id,
         delta=Delta() if eventless else delta_of(operation, commit.history_delta),
-        activities=tuple(
-            [
-                NewActivity(job_id=JobId(new_id()), item=written(operation, "worker_items", item))
-                for item in commit.worker_items
-            ]
-        ),
-        messages=tuple(
-            [NewMessage(item=written(operation, "orchestrator_items", item)) for item in commit.orchestrator_items]
-        ),
+        # Most commits are those of a step, and have events only.
+        activities=_activities(operation, commit, new_id) if commit.worker_items else (),
+        messages=_messages(operation, commit) if commit.orchestrator_items else (),
         metadata=_metadata(operation, commit.metadata),
-        cancelled=tuple(
-            [owner_of(one.instance, one.execution_id, one.activity_id) for one in commit.cancelled_activities]
-        ),
+        cancelled=_cancelled(commit) if commit.cancelled_activities else (),
         cancelled_timers=commit.cancelled_timers,
         handled=commit.handled,
         hold_s=hold,
         keep=keep,
     )
+
+
+def _activities(operation: str, commit: TurnCommit, new_id: Callable[[], str]) -> tuple[NewActivity, ...]:
+    items = [written(operation, "worker_items", item) for item in commit.worker_items]
+    return tuple([NewActivity(job_id=JobId(new_id()), item=item) for item in items])
+
+
+def _messages(operation: str, commit: TurnCommit) -> tuple[NewMessage, ...]:
+    return tuple(
+        [NewMessage(item=written(operation, "orchestrator_items", item)) for item in commit.orchestrator_items]
+    )
+
+
+def _cancelled(commit: TurnCommit) -> tuple[str, ...]:
+    return tuple([owner_of(one.instance, one.execution_id, one.activity_id) for one in commit.cancelled_activities])
 
 
 def delta_of(operation: str, events: Sequence[Event], field: str = "history_delta") -> Delta:

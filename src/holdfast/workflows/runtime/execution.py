@@ -26,7 +26,7 @@ from holdfast.workflows.api.steps import StepCall
 from holdfast.workflows.determinism.call_site import Place, caller
 from holdfast.workflows.determinism.history_match import Difference, Script, describe_step, nondeterminism
 from holdfast.workflows.determinism.random_streams import Chance
-from holdfast.workflows.determinism.restrictions import enter, inside, leave
+from holdfast.workflows.determinism.restrictions import enter, leave
 from holdfast.workflows.runtime.code_errors import code_error, code_error_in
 from holdfast.workflows.runtime.command_gate import Gate, Halt
 from holdfast.workflows.runtime.event_loop import Loop, Timer
@@ -483,12 +483,15 @@ class Execution:
         self._gate.is_over = True
         if not hasattr(self, "_loop"):
             return
-        if clean_up and self.terminal is not None and self._loop.has_leftovers:
-            self._loop.halted = False
-            with inside():
-                self._loop.cancel_leftovers()
-        with inside():
-            self._loop.close()
+        if not self._loop.is_closed():
+            before = enter()
+            try:
+                if clean_up and self.terminal is not None and self._loop.has_leftovers:
+                    self._loop.halted = False
+                    self._loop.cancel_leftovers()
+                self._loop.close()
+            finally:
+                leave(before)
         if self._program is not None:
             self._program.evict()
 

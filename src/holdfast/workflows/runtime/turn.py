@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -80,16 +80,13 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.5
 
 
-class _Numbered(NamedTuple):
-    """A message, and its number in the queue, if that is known."""
-
-    number: int | None
-    message: WorkItem
+#: A message, and its number in the queue, if that is known.
+_Numbered = tuple[int | None, WorkItem]
 
 
 def _numbered(messages: Sequence[WorkItem], numbers: Sequence[int] | None) -> list[_Numbered]:
     known = repeat(None) if numbers is None else numbers
-    return [_Numbered(number, message) for number, message in zip(known, messages, strict=numbers is not None)]
+    return list(zip(known, messages, strict=numbers is not None))
 
 
 Stage = Literal["running", "blocked", "abandoned", "over"]
@@ -178,8 +175,12 @@ class Turn:
             return
         if definition.timeout_s is not None and execution.terminal is None:
             self._set_own_timeout(execution, definition.timeout_s, now_ms)
-        rest = [one for one in self._messages if one.message is not begin]
-        self._account(*(one.number for one in self._messages if one.message is begin), event_id=first.event_id)
+        rest: list[_Numbered] = []
+        for number, message in self._messages:
+            if message is begin:
+                self._account(number, first.event_id)
+            else:
+                rest.append((number, message))
         self._deliver(rest, now_ms)
 
     def _set_own_timeout(self, execution: Execution, timeout_s: float, now_ms: int) -> None:
@@ -211,13 +212,16 @@ class Turn:
             if execution.blocked is not None:
                 self._block(_kind_of(execution.blocked), execution.blocked, now_ms)
                 return
-        self._deliver([one for one in self._messages if one.message != resumed], now_ms)
         if resumed not in item.messages:
+            self._deliver(self._messages, now_ms)
             return
+        self._deliver([(number, message) for number, message in self._messages if message != resumed], now_ms)
         if self.blocked is not None:
             self._undelivered.insert(0, resumed)
         elif self._ended is None:
-            self._account(*(one.number for one in self._messages if one.message == resumed), reason="resumed")
+            for number, message in self._messages:
+                if message == resumed:
+                    self._account(number, reason="resumed")
             if item.history:
                 self._send_off(item.history, now_ms)
 
@@ -280,13 +284,14 @@ class Turn:
     def _end_from_history(self, details: ErrorDetails, now_ms: int) -> None:
         self._ended = end_from_history(self._item, details, now_ms)
         self._handled = []  # none of it counts: another end is committed
-        self._account(*(one.number for one in self._messages), event_id=self._ended.history_delta[-1].event_id)
+        for number, _ in self._messages:
+            self._account(number, self._ended.history_delta[-1].event_id)
         self.blocked = self.abandoned = None
 
     def _settle_late(self) -> None:
         """Take messages of an instance that has ended; a parent that asked for its id must not wait for ever."""
-        for one in self._messages:
-            self._drop(one, "the instance has ended", "ended")
+        for number, message in self._messages:
+            self._drop(number, message, "the instance has ended", "ended")
         self._ended = TurnCommit(
             execution_id=self._item.execution_id, orchestrator_items=tuple(self._answers), metadata=ExecutionMetadata()
         )
@@ -302,23 +307,22 @@ class Turn:
 
     def _deliver(self, messages: Sequence[_Numbered], now_ms: int) -> None:
         execution = self._live()
-        for at, one in enumerate(messages):
+        for at, (number, message) in enumerate(messages):
             if execution.blocked is not None:
-                self._undelivered += [late.message for late in messages[at:]]
+                self._undelivered += [late for _, late in messages[at:]]
                 break
             if execution.terminal is not None:
                 self._keep_late(execution.terminal, messages[at:])
                 break
-            self._deliver_one(execution, one, now_ms)
-        self._finish_if_ended()
-        self._block_if_wrong(now_ms)
+            self._deliver_one(execution, number, message, now_ms)
+        self._finish_if_ended(execution)
+        if execution.blocked is not None:
+            self._block_if_wrong(execution, execution.blocked, now_ms)
 
-    def _block_if_wrong(self, now_ms: int) -> None:
+    def _block_if_wrong(self, execution: Execution, error: HoldfastError, now_ms: int) -> None:
         """Block a turn whose code turned out to have an error."""
-        execution = self._live()
-        if execution.blocked is None or self.blocked is not None or self._ended is not None:
+        if self.blocked is not None or self._ended is not None:
             return
-        error = execution.blocked
         self.blocked = Blocked(kind=_kind_of(error), text=str(error), error=error)
         execution.steps.stop()
         execution.close(clean_up=False)
@@ -327,34 +331,33 @@ class Turn:
 
     def _keep_late(self, terminal: event_kinds.AnyKind, messages: Sequence[_Numbered]) -> None:
         """Take what comes after the end: some of it goes on to the next execution, if there is one."""
-        for one in messages:
-            if isinstance(terminal, event_kinds.OrchestrationContinuedAsNew) and goes_on(one.message):
-                self._late.append(one.message)
-                self._account(one.number, reason="continued")
+        for number, message in messages:
+            if isinstance(terminal, event_kinds.OrchestrationContinuedAsNew) and goes_on(message):
+                self._late.append(message)
+                self._account(number, reason="continued")
             else:
-                self._drop(one, "the execution has ended", "ended")
+                self._drop(number, message, "the execution has ended", "ended")
 
-    def _deliver_one(self, execution: Execution, one: _Numbered, now_ms: int) -> None:
-        message = one.message
+    def _deliver_one(self, execution: Execution, number: int | None, message: WorkItem, now_ms: int) -> None:
         match message:
             case TimerFired() if message.id == WAKER:
                 self._is_kept_awake = False
-                self._account(one.number, reason="woke")
+                self._account(number, reason="woke")
             case CancelInstance() if message.force or execution.definition.cancel_grace_s == 0:
-                self._ending.append(one.number)
+                self._ending.append(number)
                 execution.force_end(cancelled_details(message.reason))
             case TimerFired() if _is_cancel_deadline(execution, message):
-                self._ending.append(one.number)
+                self._ending.append(number)
                 execution.force_end(cancelled_details(_reason_of(execution)))
             case _:
                 found = event_for(execution, message, now_ms)
                 if isinstance(found, str):
-                    self._drop(one, found, found)
+                    self._drop(number, message, found, found)
                     return
                 kind, source, at_ms = found
                 before = execution.outbox.mark() if self._must_keep else None
                 event = execution.record(kind, source, at_ms)
-                self._account(one.number, event_id=event.event_id)
+                self._account(number, event.event_id)
                 if isinstance(kind, event_kinds.OrchestrationCancelRequested):
                     # Kept even if the code has an error: the deadline must come.
                     self._is_cancel_uncommitted = True
@@ -370,13 +373,12 @@ class Turn:
                     self._undelivered.append(message)
                 if is_late:
                     cancel = CancelInstance(instance=execution.instance, reason="timeout")
-                    self._deliver_one(execution, _Numbered(None, cancel), now_ms)
+                    self._deliver_one(execution, None, cancel, now_ms)
 
-    def _account(self, *numbers: int | None, event_id: int | None = None, reason: str | None = None) -> None:
-        """Note how messages were handled; those without a number are not in the queue."""
-        if self._is_accounting:
-            handled = (HandledMessage(message=one, event_id=event_id, reason=reason) for one in numbers if one)
-            self._handled.extend(handled)
+    def _account(self, number: int | None, event_id: int | None = None, reason: str | None = None) -> None:
+        """Note how a message was handled; one without a number is not in the queue."""
+        if number is not None:
+            self._handled.append(HandledMessage(message=number, event_id=event_id, reason=reason))
 
     @property
     def _must_keep(self) -> bool:
@@ -386,10 +388,9 @@ class Turn:
         """
         return self._is_step_uncommitted or self._is_cancel_uncommitted
 
-    def _drop(self, one: _Numbered, reason: str, word: str) -> None:
-        message = one.message
+    def _drop(self, number: int | None, message: WorkItem, reason: str, word: str) -> None:
         self.dropped.append((message, reason))
-        self._account(one.number, reason=word)
+        self._account(number, reason=word)
         if not isinstance(message, StartOrchestration):
             return
         execution = self.execution
@@ -433,9 +434,9 @@ class Turn:
         self._is_step_uncommitted = True
         if execution.blocked is not None:
             execution.outbox.return_to(ran)
-        self._finish_if_ended()
+        self._finish_if_ended(execution)
         if execution.blocked is not None:
-            self._block_if_wrong(now_ms)
+            self._block_if_wrong(execution, execution.blocked, now_ms)
 
     def take_stopped_steps(self) -> list[int]:
         """Give the numbers of running steps that nobody waits for any more."""
@@ -463,7 +464,10 @@ class Turn:
             return "blocked"
         if self.abandoned is not None:
             return "abandoned"
-        return "over" if self._ended is not None or self._live().terminal is not None else "running"
+        if self._ended is not None:
+            return "over"
+        assert self.execution is not None
+        return "running" if self.execution.terminal is None else "over"
 
     def commit(self, *, hold_until_ms: int | None = None) -> TurnCommit:
         """Return all that was decided since the last commit; of a blocked turn only what it must keep.
@@ -532,13 +536,13 @@ class Turn:
                 execution.outbox.send(message)
         return metadata
 
-    def _finish_if_ended(self) -> None:
-        execution = self._live()
+    def _finish_if_ended(self, execution: Execution) -> None:
         if execution.terminal is None or self._terminal_recorded:
             return
         self._terminal_recorded = True
         last = execution.record(execution.terminal)
-        self._account(*self._ending, event_id=last.event_id)
+        for number in self._ending:
+            self._account(number, last.event_id)
         execution.steps.stop()
 
     def discard(self) -> None:

@@ -31,8 +31,9 @@ def waiting_on(execution: Execution) -> tuple[str, ...]:
     if total > MAX_WAITING:
         lines[MAX_WAITING:] = [f"and {total - MAX_WAITING} more"]
     names = execution.mailboxes.awaited()[:MAX_WAITING]
-    lines += [f"signal {name!r}" for name in names]
-    lines += [line for name in names if (line := _rejected(execution, name)) is not None]
+    if names:
+        lines += [f"signal {name!r}" for name in names]
+        lines += [line for name in names if (line := _rejected(execution, name)) is not None]
     return tuple(lines)
 
 
