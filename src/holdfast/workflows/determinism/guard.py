@@ -73,9 +73,10 @@ class Guard:
         refused = restrictions.restriction_of(called)
         if refused is not None and _is_by_workflow(frame):
             _refuse(refused)
-        if self._on_read is not None and (read := restrictions.read_of(called)) is not None:
-            if _is_by_workflow(frame, asyncio_counts=False):
-                self._on_read(refusal(*read))
+        read = None if self._on_read is None else restrictions.read_of(called)
+        if read is not None and _is_by_workflow(frame, asyncio_counts=False):
+            assert self._on_read is not None
+            self._on_read(refusal(*read))
 
 
 class Guarded(NamedTuple):

@@ -1,8 +1,7 @@
 """Tables of what workflow code may not do, and what to use instead.
 
-`LOOP` are the methods that a workflow's event loop refuses, always. `FUNCTIONS`, `METHODS` and `PYTHON` are calls that a
-guard refuses where one is in force; `READS` are calls that a guard reports. This module holds no state and changes
-nothing in other modules.
+The event loop of a workflow always refuses the methods in `LOOP`. A guard, where one is in force, refuses the calls in
+`FUNCTIONS`, `METHODS` and `PYTHON`, and reports those in `READS`. This module changes nothing in other modules.
 """
 
 from __future__ import annotations

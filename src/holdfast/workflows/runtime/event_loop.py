@@ -286,8 +286,8 @@ class Loop(asyncio.AbstractEventLoop):
         frame = sys._getframe(1)  # noqa: SLF001 - the only way to see what is made
         if frame.f_code is _GATHERING_INIT:
             made = frame.f_locals["self"]
-            made._number = self.next_number()
             made.__class__ = FlowGathering
+            made.number = self.next_number()
         return False
 
     def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - the signature is asyncio's
@@ -376,7 +376,7 @@ class FlowGathering(tasks._GatheringFuture):  # type: ignore[misc,name-defined] 
 
     def __hash__(self) -> int:
         """Be the same on every replay."""
-        number: int = self._number
+        number: int = self.number
         return number
 
 
