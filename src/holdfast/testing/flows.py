@@ -104,16 +104,16 @@ class World(RunsSteps):
         sticky: bool = True,
         batches: bool = True,
         crashes: Sequence[tuple[int, str]] = (),
-        strict: bool = False,
+        guarded: bool = False,
         watch: bool = False,
     ) -> None:
         """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes all messages.
 
-        With `strict`, restricted calls of workflow code are refused. With `watch`, reads of clocks, randomness and
+        With `guarded`, restricted calls of workflow code are refused. With `watch`, reads of clocks, randomness and
         files are refused as well.
         """
         self.definitions = Definitions(codec_of)
-        if strict or watch:
+        if guarded or watch:
             self.definitions.guard = Guard(on_read=_raise if watch else None)
         self.activities: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self.rows: dict[str, Row] = {}

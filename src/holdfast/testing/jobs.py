@@ -44,7 +44,7 @@ DEEPEST = 20
 def use(app: Holdfast, url: str = "memory:", *, clock: Clock | None = None) -> Iterator[Holdfast]:
     """Put another store under an application inside the block; its own is neither opened nor touched.
 
-    Workflow code is guarded in there, as with `Holdfast(strict=True)`.
+    Workflow code is guarded in there, as with `Holdfast(guard_workflows=True)`.
 
     >>> with use(hf, clock=ManualClock()):  # doctest: +SKIP
     ...     send.enqueue("a@example.com")

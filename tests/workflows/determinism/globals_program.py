@@ -1,6 +1,6 @@
 """A program that runs workflows and compares the standard library before, within and after their turns.
 
-Run by `test_no_global_effects.py` in a process of its own, with `default` or `strict`.
+Run by `test_no_global_effects.py` in a process of its own, with `default` or `guarded`.
 """
 
 import asyncio
@@ -72,8 +72,8 @@ def changed():
     return sorted(name for name in before.keys() | now.keys() if before.get(name) is not now.get(name))
 
 
-strict = sys.argv[1] == "strict"
-hf = Holdfast("memory:", strict=strict)
+guarded = sys.argv[1] == "guarded"
+hf = Holdfast("memory:", guard_workflows=guarded)
 in_turns, threads, profiled = [], set(), set()
 
 
@@ -126,7 +126,7 @@ def main():
     hf.work(until_idle=True)
     assert [run.result(timeout=0) for run in runs] == [[1, 2], 3, [1, 2], 3]
     assert len(threads) > 1, "the def workflow has a thread of its own"
-    if strict:
+    if guarded:
         replay(runs[0], flow)
         with virtual(hf) as world:
             assert world.run(flow.start()) == [1, 2]
@@ -135,8 +135,8 @@ def main():
     assert not in_turns, in_turns
     assert not changed(), changed()
     assert gc.callbacks == collectors, gc.callbacks
-    assert {name for name, _ in spied} == ({"setprofile"} if strict else set()), spied
-    assert profiled == (threads if strict else set()), profiled
+    assert {name for name, _ in spied} == ({"setprofile"} if guarded else set()), spied
+    assert profiled == (threads if guarded else set()), profiled
     print("nothing changed")
 
 

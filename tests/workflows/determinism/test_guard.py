@@ -38,17 +38,17 @@ def blocking_sleeper() -> int:
 
 
 @pytest.mark.parametrize("flow", [sleeper, blocking_sleeper])
-def test_worker_without_strict_lets_the_call_through(flow):
+def test_worker_without_guard_lets_the_call_through(flow):
     with Holdfast("memory:") as plain:
         run = plain.workflow(flow.definition.function).start()
         plain.work(until_idle=True)
         assert run.result(timeout=5) == 1
 
 
-def test_worker_with_strict_blocks_the_run_with_the_line():
-    with Holdfast("memory:", strict=True) as strict:
-        run = strict.workflow(sleeper.definition.function).start()
-        strict.work(until_idle=True)
+def test_worker_with_guard_blocks_the_run_with_the_line():
+    with Holdfast("memory:", guard_workflows=True) as guarded:
+        run = guarded.workflow(sleeper.definition.function).start()
+        guarded.work(until_idle=True)
         with pytest.raises(WorkflowCodeError, match=r"time\.sleep \(test_guard\.py:\d+ in sleep\)"):
             run.result(timeout=5)
 
@@ -92,7 +92,7 @@ def test_call_is_refused_again_after_the_code_caught_the_first_refusal():
                 refused += 1
         return refused
 
-    world = World(strict=True)
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == 3
 
 
@@ -104,7 +104,7 @@ def test_call_is_refused_in_the_next_callback_while_the_first_refusal_is_kept():
         found = await asyncio.gather(mistake(), mistake(), return_exceptions=True)
         return [type(one).__name__ for one in found]
 
-    world = World(strict=True)
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == ["WorkflowNotAllowed"] * 2
 
 
@@ -119,7 +119,7 @@ def test_def_workflow_is_guarded_again_after_each_wait():
                 found.append(problem)
         return [type(one).__name__ for one in found]
 
-    world = World(strict=True)
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == ["WorkflowNotAllowed"] * 2
 
 
@@ -129,7 +129,7 @@ def test_guard_is_gone_when_the_turn_ends():
         await hf.step(sleep)
         return seen
 
-    world = World(strict=True)
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) is True
     assert sys.getprofile() is None
     sleep()
@@ -139,7 +139,7 @@ def test_guard_is_gone_when_a_turn_raises():
     async def main() -> None:
         sleep()
 
-    world = World(strict=True)
+    world = World(guarded=True)
     with pytest.raises(WorkflowCodeError):
         world.run(world.workflow(main))
     assert sys.getprofile() is None
@@ -154,7 +154,7 @@ def test_profile_function_of_somebody_else_is_put_back():
     async def main() -> bool:
         return sys.getprofile() is not other
 
-    world = World(strict=True)
+    world = World(guarded=True)
     flow = world.workflow(main)
     sys.setprofile(other)
     try:
@@ -165,10 +165,10 @@ def test_profile_function_of_somebody_else_is_put_back():
 
 
 def test_two_applications_in_one_process_differ():
-    """The strict one refuses; the other one does not, in the same threads."""
+    """The guarded one refuses; the other one does not, in the same thread."""
     done = []
-    for strict in (True, False, True):
-        world = World(strict=strict)
+    for guarded in (True, False, True):
+        world = World(guarded=guarded)
 
         async def main() -> bool:
             try:
@@ -195,7 +195,7 @@ def test_open_connection_and_selector_are_refused():
 
     with ours, theirs, selectors.PollSelector() as selector:
         selector.register(ours, selectors.EVENT_READ)
-        world = World(strict=True)
+        world = World(guarded=True)
         assert len(world.run(world.workflow(main))) == 3
 
 
@@ -203,7 +203,7 @@ def test_condition_that_does_not_wait_is_allowed():
     async def main() -> bool:
         return threading.Event().wait(0)
 
-    world = World(strict=True)
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) is False
 
 
@@ -223,7 +223,7 @@ def test_finaliser_that_the_collector_calls_may_do_everything():
         Connection()
         gc.collect()
 
-    world = World(strict=True)
+    world = World(guarded=True)
     world.run(world.workflow(main))
     assert done == [True]
 

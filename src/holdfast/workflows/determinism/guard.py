@@ -1,6 +1,6 @@
 """The guard: refuses and reports calls of workflow code that no replay could repeat.
 
-A guard is in force where somebody asked for it (`Definitions.guard`): `Holdfast(strict=True)`, `holdfast dev`,
+A guard is in force where somebody asked for it (`Definitions.guard`): `Holdfast(guard_workflows=True)`, `holdfast dev`,
 `holdfast workflows check` and `holdfast.testing`. A worker has none by default.
 
 It is a profile function of the thread that runs workflow code, set while that code runs. Nothing is replaced in any
@@ -30,10 +30,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from holdfast.workflows.determinism import restrictions
 from holdfast.workflows.determinism.call_site import is_library
 from holdfast.workflows.determinism.garbage import is_collecting
-from holdfast.workflows.determinism.restrictions import Restriction, refusal
+from holdfast.workflows.determinism.restrictions import (
+    CONDITION_WAIT,
+    NAMES,
+    PYTHON,
+    Restriction,
+    read_of,
+    refusal,
+    restriction_of,
+)
 
 _ASYNCIO = str(Path(asyncio.__file__).parent) + os.sep
 _OURS = str(Path(__file__).parents[2]) + os.sep
@@ -59,10 +66,10 @@ class Guard:
 
     def _look(self, frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call":
-            if called.__name__ in restrictions.NAMES:
+            if called.__name__ in NAMES:
                 self._look_at_function(frame, called)
-        elif event == "call" and (found := restrictions.PYTHON.get(frame.f_code)) is not None:
-            is_look_only = frame.f_code is restrictions.CONDITION_WAIT and frame.f_locals.get("timeout") == 0
+        elif event == "call" and (found := PYTHON.get(frame.f_code)) is not None:
+            is_look_only = frame.f_code is CONDITION_WAIT and frame.f_locals.get("timeout") == 0
             if not is_look_only and _is_by_workflow(frame):
                 for value in frame.f_locals.values():
                     if isinstance(value, Coroutine):
@@ -70,10 +77,10 @@ class Guard:
                 _refuse(found)
 
     def _look_at_function(self, frame: FrameType, called: Any) -> None:
-        refused = restrictions.restriction_of(called)
+        refused = restriction_of(called)
         if refused is not None and _is_by_workflow(frame):
             _refuse(refused)
-        read = None if self._on_read is None else restrictions.read_of(called)
+        read = None if self._on_read is None else read_of(called)
         if read is not None and _is_by_workflow(frame, asyncio_counts=False):
             assert self._on_read is not None
             self._on_read(refusal(*read))
