@@ -48,6 +48,7 @@ from holdfast.rules.webhooks.addresses import parse_networks
 from holdfast.stores.protocol import JobQuery
 from holdfast.workers.handlers import context
 from holdfast.workers.handlers.context import Context, current
+from holdfast.workflows.determinism.guard import Guard
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -78,12 +79,15 @@ class Holdfast(HasWorkflows):
         retention: Retention | None = None,
         webhook_allow: Sequence[str] = (),
         access_token: str | None = None,
+        guard_workflows: bool = False,
     ) -> None:
         """Name the store; it is opened when it is first needed. Raises InvalidValue for what is no URL or no retention.
 
         With `durability="relaxed"`, where the store has it, an answer may leave up to 10 ms before it is on the disk.
         Webhooks go to public addresses, and to the networks of `webhook_allow`, such as `10.0.0.0/8`.
         A coordinator (`http://HOST:PORT`) is shown the `access_token`, or that of HOLDFAST_ACCESS_TOKEN.
+        With `guard_workflows`, calls of workflow code that cannot be replayed raise WorkflowNotAllowed. Its Python then
+        runs slower; nothing else in the process does.
         """
         if durability != "sync":
             url = f"{url}{'&' if '?' in url else '?'}durability={durability}"
@@ -91,6 +95,8 @@ class Holdfast(HasWorkflows):
         self.retention = checked(retention or Retention())
         if self.retention.executions_max is not None:
             self.workflows.executions_max = self.retention.executions_max
+        if guard_workflows:
+            self.workflows.guard = Guard()
         #: Networks that are not public and may be told of ended runs all the same.
         self.webhook_allow = _networks(webhook_allow)
         self._lookout: Lookout | None = None

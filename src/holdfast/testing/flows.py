@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,7 +35,7 @@ from holdfast.workflows.api.error_conversion import details_of
 from holdfast.workflows.api.idempotency import running_key
 from holdfast.workflows.api.steps import StepCall
 from holdfast.workflows.api.workflow import Activity, Workflow, activity
-from holdfast.workflows.determinism.call_tracing import watching
+from holdfast.workflows.determinism.guard import Guard
 from holdfast.workflows.runtime.execution import Execution
 from holdfast.workflows.runtime.turn import Turn, run_turn
 
@@ -105,13 +104,17 @@ class World(RunsSteps):
         sticky: bool = True,
         batches: bool = True,
         crashes: Sequence[tuple[int, str]] = (),
+        guarded: bool = False,
         watch: bool = False,
     ) -> None:
         """`crashes` are numbers of commits with `before` or `after`; without `batches` a turn takes all messages.
 
-        With `watch`, workflow code that reads a clock or randomness directly gets an error; that is slow.
+        With `guarded`, restricted calls of workflow code are refused. With `watch`, reads of clocks, randomness and
+        files are refused as well.
         """
         self.definitions = Definitions(codec_of)
+        if guarded or watch:
+            self.definitions.guard = Guard(on_read=_raise if watch else None)
         self.activities: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self.rows: dict[str, Row] = {}
         self.now_ms = START_MS
@@ -126,7 +129,6 @@ class World(RunsSteps):
         self._sticky = sticky
         self._batches = batches
         self._crashes = set(crashes)
-        self._watch = watch
         self._residents: dict[str, Execution] = {}
         self._jobs: dict[tuple[str, int, int], ActivityExecute] = {}
         self._seq = 0
@@ -226,8 +228,7 @@ class World(RunsSteps):
         chosen = moves[self._rng.randrange(len(moves))]
         try:
             if isinstance(chosen, str):
-                with watching() if self._watch else nullcontext():
-                    self._run_turn(chosen)
+                self._run_turn(chosen)
             else:
                 self._run_job(chosen)
         except Crash:
@@ -416,3 +417,7 @@ class World(RunsSteps):
 def codec_of(function: Callable[..., Any]) -> Codec:
     """Type a function by its annotations."""
     return SignatureCodec(function)
+
+
+def _raise(problem: Exception) -> None:
+    raise problem

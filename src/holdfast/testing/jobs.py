@@ -28,6 +28,7 @@ from holdfast.stores.opening import open_store
 from holdfast.stores.protocol import JobQuery, Store
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.here import MOST, Here, next_time
+from holdfast.workflows.determinism.guard import Guard
 
 if TYPE_CHECKING:
     from holdfast.app.application import Holdfast
@@ -43,13 +44,15 @@ DEEPEST = 20
 def use(app: Holdfast, url: str = "memory:", *, clock: Clock | None = None) -> Iterator[Holdfast]:
     """Put another store under an application inside the block; its own is neither opened nor touched.
 
+    Workflow code is guarded in there, as with `Holdfast(guard_workflows=True)`.
+
     >>> with use(hf, clock=ManualClock()):  # doctest: +SKIP
     ...     send.enqueue("a@example.com")
     """
     engine = Engine(open_store(url, clock=clock), clock=clock)
     try:
         recover(engine)
-        with app.lend(engine):
+        with app.lend(engine), app.workflows.guarded_by(Guard()):
             yield app
     finally:
         engine.close()

@@ -81,7 +81,7 @@ class Crash:
         #: The store, for a `Holdfast` of your own or `use`.
         self.url = f"sqlite:{directory / 'jobs.db'}"
         #: An application on it.
-        self.app = Holdfast(self.url, clock=clock)
+        self.app = Holdfast(self.url, clock=clock, guard_workflows=True)
 
     def kill(self, point: str, function: Callable[[], object] | None = None, *, nth: int = 1) -> None:
         """Kill a child process that comes to `point` while it calls `function`, by default while it works.

@@ -32,7 +32,7 @@ def holdfast_app(holdfast_clock: ManualClock) -> Iterator[Holdfast]:
     """Give an application on a fresh `memory:` store, whose clock is `holdfast_clock`."""
     from holdfast.app.application import Holdfast  # noqa: PLC0415 - the same
 
-    with Holdfast("memory:", clock=holdfast_clock) as app:
+    with Holdfast("memory:", clock=holdfast_clock, guard_workflows=True) as app:
         yield app
 
 

@@ -21,6 +21,7 @@ from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Event
 from holdfast.workflows.api.definitions import Definition, Definitions
 from holdfast.workflows.api.workflow import Workflow
+from holdfast.workflows.determinism.guard import Guard
 from holdfast.workflows.determinism.history_match import describe_event, is_command
 from holdfast.workflows.replay.export import ExportedExecution, HistoryFile, read_file
 from holdfast.workflows.replay.fork import demand_event
@@ -52,6 +53,7 @@ def replay(
     HistoryCorrupt if it is no history.
     """
     definitions = Definitions(SignatureCodec)
+    definitions.guard = Guard()
     if isinstance(history, Instance):
         history = history.history()
     if isinstance(history, str | Path):
@@ -78,7 +80,8 @@ def replay_file(
     definition = definitions.get(file.workflow, file.version)
     if definition is None:
         raise InvalidValue(f"there is no workflow {file.workflow!r} {file.version} in this code. Nothing was done.")
-    return _replay(file.executions[-1], definition, definitions, until, is_redacted=file.redacted, pause=pause)
+    with definitions.guarded_by(Guard()):
+        return _replay(file.executions[-1], definition, definitions, until, is_redacted=file.redacted, pause=pause)
 
 
 def _replay(

@@ -1,8 +1,8 @@
 """`virtual(hf)`: an application in a world of its own, whose clock jumps to what is due next when all is idle.
 
 Store, leases, retries, schedules and timers obey that clock. Tasks, steps and turns run in the thread that asks, by the
-same store, rules and pump as elsewhere; only who waits differs. Workflow code that reads a clock, randomness or a file
-directly is warned of, with its line.
+same store, rules and pump as elsewhere; only who waits differs. Workflow code is guarded: a restricted call
+is refused, a direct read of a clock, randomness or a file is a warning with its line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.here import Here, next_time
 from holdfast.testing.jobs import use
 from holdfast.testing.turning import Turning
-from holdfast.workflows.determinism.call_tracing import watching
+from holdfast.workflows.determinism.guard import Guard
 from holdfast.workflows.provider import Provider
 
 if TYPE_CHECKING:
@@ -46,10 +46,11 @@ def virtual(app: Holdfast) -> Iterator[VirtualWorld]:
     with use(app, "memory:", clock=clock):
         app._prepare(app.engine)  # noqa: SLF001 - what opening a store does: it makes the schedules of decorators
         world = VirtualWorld(app, clock)
-        try:
-            yield world
-        finally:
-            world.crash()
+        with app.workflows.guarded_by(Guard(on_read=world.warn)):
+            try:
+                yield world
+            finally:
+                world.crash()
 
 
 class VirtualWorld(Turning):
@@ -97,10 +98,9 @@ class VirtualWorld(Turning):
         raise AssertionError("the world does not come to rest")
 
     def _run_turn(self) -> bool:
-        with watching(self._warn):
-            return self.turn_once(Provider(self.app.engine), secrets.randbits(63))
+        return self.turn_once(Provider(self.app.engine), secrets.randbits(63))
 
-    def _warn(self, found: Exception) -> None:
+    def warn(self, found: Exception) -> None:
         """Say, once for each line, that workflow code reads what no replay can give it again."""
         if str(found) not in self._warned:
             self._warned.add(str(found))

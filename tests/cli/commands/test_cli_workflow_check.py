@@ -127,6 +127,14 @@ def test_changed_code_is_found_before_it_is_deployed(shop):
     assert "ship" in only["found"]
 
 
+@pytest.mark.parametrize("line", ["paid = await charge", "doubled ="])
+def test_call_that_cannot_be_replayed_is_found(shop, line):
+    shop.write(FIRST.replace("import asyncio", "import time").replace(line, f"time.sleep(0)\n    {line}"))
+    told = shop.cli("workflows", "check", "shop:hf")
+    assert told.exit_code == 1
+    assert "a workflow may not block its turn with time.sleep (shop.py:" in told.stdout
+
+
 def test_a_version_without_code_is_found(shop):
     shop.write(VERSIONED)
     told = shop.cli("workflows", "check", "shop:hf")

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.cli.dev import files
+from holdfast.errors import WorkflowCodeError
 
 APP = """
 from holdfast import Holdfast
@@ -146,6 +147,24 @@ async def hasty() -> float:
         hf.workflow(name="hasty")(_hasty).start()
     running = dev()
     running.until(r"a workflow may not read a clock \(shop\.py:\d+ in hasty\).*hf\.now\(\)")
+    assert running.end() == 0
+
+
+def test_workflow_that_blocks_its_turn_is_refused_with_its_line(dev, place):
+    flow = """
+import time
+
+@hf.workflow(name="hasty")
+async def hasty() -> float:
+    time.sleep(0)
+    return 0.0
+"""
+    (place / "shop.py").write_text(APP + flow)
+    with Holdfast(f"sqlite:{place / 'jobs.db'}") as hf:
+        run = hf.workflow(name="hasty")(_hasty).start()
+        running = dev()
+        with pytest.raises(WorkflowCodeError, match=r"block its turn with time\.sleep \(shop\.py:\d+ in hasty\)"):
+            run.result(60)
     assert running.end() == 0
 
 

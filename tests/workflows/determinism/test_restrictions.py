@@ -25,7 +25,7 @@ from holdfast import Holdfast
 from holdfast.errors import WorkflowNotAllowed
 from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
-from holdfast.workflows.determinism.restrictions import inside, is_collecting
+from holdfast.workflows.determinism.garbage import is_collecting
 
 
 def start_thread():
@@ -151,7 +151,7 @@ def test_it_is_refused_with_the_line_and_what_to_use_instead(way):
             return [str(problem), problem.facts["location"]]
         return []
 
-    world = World()
+    world = World(guarded=True)
     text, location = world.run(world.workflow(main))
     assert instead in text
     assert "Nothing was done" in text
@@ -171,7 +171,7 @@ def test_it_is_refused_in_a_workflow_without_async_as_well(way):
             return [str(problem), problem.facts["location"]]
         return []
 
-    world = World()
+    world = World(guarded=True)
     text, location = world.run(world.workflow(main))
     assert instead in text
     assert location.startswith("test_restrictions.py:")
@@ -193,7 +193,7 @@ def test_the_line_is_that_of_an_installed_library_if_it_is_what_does_it(tmp_path
             return problem.facts["location"]
         return ""
 
-    world = World()
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == "dials_out.py:5 in dial"
 
 
@@ -218,7 +218,7 @@ def test_other_threads_do_as_they_like_while_a_workflow_runs():
 
     thread = threading.Thread(target=beside)
     thread.start()
-    world = World()
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == 1
     thread.join()
     assert story == BESIDE
@@ -243,7 +243,7 @@ BESIDE = [
 
 def test_a_worker_runs_steps_and_tasks_beside_turns_without_any_of_it():
     """The same with a real worker: a step that does it all, while the turn it belongs to is under way."""
-    app = Holdfast("memory:")
+    app = Holdfast("memory:", guard_workflows=True)
 
     def everything() -> int:
         for way in BESIDE:
@@ -272,15 +272,6 @@ def test_a_worker_runs_steps_and_tasks_beside_turns_without_any_of_it():
         app.close()
 
 
-def test_outside_of_a_turn_nothing_is_refused():
-    with inside():
-        pass
-    thread = threading.Thread(target=str)
-    thread.start()
-    thread.join()
-    socket.socket().close()
-
-
 def test_steps_and_activities_may_do_all_of_it():
     def work() -> int:
         thread = threading.Thread(target=str)
@@ -289,7 +280,7 @@ def test_steps_and_activities_may_do_all_of_it():
         socket.socket().close()
         return 1
 
-    world = World()
+    world = World(guarded=True)
     activity = world.activity(work)
 
     async def main() -> int:
@@ -307,7 +298,7 @@ def test_importing_a_module_within_a_turn_is_exempt(tmp_path, monkeypatch):
 
         return opens_a_socket.VALUE
 
-    world = World()
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == 7
 
 
@@ -325,7 +316,7 @@ def test_as_completed_over_coroutines_is_refused_and_over_tasks_works():
         tasks = [asyncio.create_task(asyncio.sleep(seconds, seconds)) for seconds in (3, 1, 2)]
         return [await one for one in asyncio.as_completed(tasks)]
 
-    world = World()
+    world = World(guarded=True)
     assert world.run(world.workflow(main)) == [1, 2, 3]
     assert "hf.as_completed" in story[0]
 
@@ -349,7 +340,7 @@ def test_a_command_of_a_finaliser_is_refused():
         gc.collect()
         await asyncio.sleep(1)
 
-    world = World()
+    world = World(guarded=True)
     world.run(world.workflow(main))
     assert refused == [True]
     assert len(world.history()) == 4
@@ -376,7 +367,7 @@ def test_a_log_handler_may_open_a_socket_within_a_turn():
     handler = Distant()
     hf.log.logger.addHandler(handler)
     try:
-        world = World()
+        world = World(guarded=True)
         world.run(world.workflow(main))
     finally:
         hf.log.logger.removeHandler(handler)

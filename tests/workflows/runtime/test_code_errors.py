@@ -132,7 +132,7 @@ def start_process():
 @pytest.mark.parametrize("call", [sleep_here, start_process])
 @pytest.mark.parametrize("is_async", [True, False])
 def test_call_that_a_workflow_may_not_make_blocks(call, is_async):
-    world = World()
+    world = World(guarded=True)
 
     async def flow() -> None:
         call()

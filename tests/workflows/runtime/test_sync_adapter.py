@@ -189,7 +189,7 @@ def test_a_thread_that_catches_even_its_eviction_is_left_to_wait(monkeypatch):
 
 
 def test_threads_are_refused_in_there_too():
-    world = World()
+    world = World(guarded=True)
 
     def main() -> str:
         try:

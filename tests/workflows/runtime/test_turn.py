@@ -495,7 +495,7 @@ def test_what_clean_up_would_read_passes_to_the_next_execution(sticky, reader):
 
 @pytest.mark.parametrize("way", ["async def", "def"])
 def test_finally_blocks_can_tell_that_the_workflow_only_leaves_this_process(way, caplog):
-    world, story = World(), []
+    world, story = World(guarded=True), []
 
     def clean_up(seen):
         story.append((seen, hf.is_leaving()))

@@ -21,6 +21,7 @@ from holdfast.cli.store_access.target import store_option, store_options, target
 from holdfast.errors import HoldfastError, InvalidValue, NondeterminismError, WorkflowCodeError
 from holdfast.model.workflows.instances import OVER
 from holdfast.stores.protocol import InstanceQuery
+from holdfast.workflows.determinism.guard import Guard
 from holdfast.workflows.determinism.lint import lint
 from holdfast.workflows.replay.check import Finding, check_execution, check_file, patches
 from holdfast.workflows.replay.export import ExportedExecution, HistoryFile, read_file, write_file
@@ -58,6 +59,7 @@ def check(*, app: str, histories: str | None, ended: int, output: str) -> None:
     """
     out = output_for(output)
     application = load(app)
+    application.workflows.guard = Guard()
     findings = [] if histories is None else _check_files(application, Path(histories))
     has_store = bool(click.get_current_context().meta.get("holdfast.store"))
     if has_store:

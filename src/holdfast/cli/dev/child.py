@@ -24,7 +24,7 @@ from holdfast.cli.render.terminal import safe, say
 from holdfast.errors import HoldfastError
 from holdfast.stores.opening import parse_url
 from holdfast.workers.worker import Worker
-from holdfast.workflows.determinism.call_tracing import watch_turns
+from holdfast.workflows.determinism.guard import Guard
 
 #: Seconds between two looks for modules that were imported later.
 LOOK_S = 1.0
@@ -53,7 +53,7 @@ def main(settings_json: str, news_fd: int, lifeline_fd: int) -> int:
     tell(Ready(url=url, tasks=app.tasks.names()))
     threading.Thread(target=_tell_imports, args=(tell,), name="imports", daemon=True).start()
     follow(app.engine, worker.worker_id)
-    watch_turns(_Warner())
+    app.workflows.guard = Guard(on_read=_Warner())
     try:
         worker.run(settings.grace_s)
     except HoldfastError as error:

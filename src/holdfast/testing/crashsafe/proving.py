@@ -17,7 +17,7 @@ from holdfast.testing.crashsafe.grounds import ground_for
 from holdfast.testing.crashsafe.judging import Broken, Outcome, Recorded, demand_replay, demand_rules
 from holdfast.testing.crashsafe.rehashing import Place, place_of, refuse_in_replay, replay_elsewhere
 from holdfast.workflows.api.workflow import Workflow
-from holdfast.workflows.determinism.call_tracing import watching
+from holdfast.workflows.determinism.guard import Guard
 from holdfast.workflows.determinism.history_match import describe_event
 
 #: Moves of the run without faults; others may take MORE times as many, and SPARE beyond.
@@ -122,8 +122,8 @@ class Trial:
 
     def first(self) -> None:
         """Run without faults: the outcome that others are held to, and where faults can strike."""
-        with watching(lambda found: self._reads.setdefault(str(found))):
-            broken = self._broken(())
+        guard = Guard(on_read=lambda found: self._reads.setdefault(str(found)))
+        broken = self._broken((), guard=guard)
         if broken is not None:
             raise AssertionError(self._report(0, broken, ()))
         self.size, self._expected = self._left.size, self._left.outcome
@@ -156,11 +156,12 @@ class Trial:
 
     # --- one run ------------------------------------------------------------------------------------------------------
 
-    def _broken(self, plan: Plan, *, elsewhere: bool = False) -> Broken | None:
-        """Run under a plan, and give what it broke; with `elsewhere` in another process, too."""
+    def _broken(self, plan: Plan, *, elsewhere: bool = False, guard: Guard | None = None) -> Broken | None:
+        """Run guarded under a plan, and return what it broke; with `elsewhere` in another process, too."""
         ground = self._ground()
         try:
-            self._run(FaultyWorld(self._cast, plan, self._signals, ground))
+            with self._cast.definitions.guarded_by(guard or Guard()):
+                self._run(FaultyWorld(self._cast, plan, self._signals, ground))
             hash_seed = _hash_seed(plan)
             if elsewhere and hash_seed is not None and self._place is not None:
                 for verdict in replay_elsewhere(self._place, hash_seed, self._left.recorded):

@@ -27,6 +27,7 @@ from holdfast.testing.crashsafe.cast import Cast
 from holdfast.testing.crashsafe.judging import Broken, Recorded, demand_replay
 from holdfast.workers.task_registry import MAIN_AGAIN
 from holdfast.workflows.api.workflow import Workflow
+from holdfast.workflows.determinism.guard import Guard
 
 #: Seconds that the other process may take.
 PATIENCE_S = 300
@@ -170,6 +171,7 @@ def main() -> None:
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=_Task)
     try:
         definitions = Cast(_found(task.place)).definitions
+        definitions.guard = Guard()
     except InvalidOperation as problem:
         sys.exit(CALLED_AGAIN if problem.facts.get("replays") else str(problem))
     verdicts = []

@@ -10,7 +10,8 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,7 @@ import msgspec
 from holdfast.errors import InvalidArguments, InvalidValue
 from holdfast.model.ids import NAME_HINT, is_name
 from holdfast.model.retention import FOR_EVER_S
+from holdfast.workflows.determinism.guard import Guard
 
 #: Executions of an instance that are kept if nobody says otherwise.
 EXECUTIONS = 10
@@ -147,8 +149,19 @@ class Definitions:
         self._codec_of = codec_of
         #: Executions of an instance that are kept when it goes on as new, the newest.
         self.executions_max = EXECUTIONS
+        #: In force while workflow code runs; None, as in a worker by default: only its event loop refuses anything.
+        self.guard: Guard | None = None
         self._found: dict[str, dict[str, Definition]] = {}
         self._step_codecs: dict[Callable[..., Any], Codec] = {}
+
+    @contextmanager
+    def guarded_by(self, guard: Guard) -> Iterator[None]:
+        """Guard the executions that begin, or are loaded, inside the block."""
+        before, self.guard = self.guard, guard
+        try:
+            yield
+        finally:
+            self.guard = before
 
     def add(self, definition: Definition) -> None:
         """Register one version. Raises InvalidValue if it is there already."""

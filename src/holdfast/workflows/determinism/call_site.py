@@ -6,16 +6,13 @@ import functools
 import logging
 import sys
 import sysconfig
-import traceback
-import warnings
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 _OURS = str(Path(__file__).parents[1])
-#: The room that shows what workflow code may call.
+#: Its `context_api` is what workflow code calls.
 _APP = str(Path(__file__).parents[2] / "app")
-_INCIDENTAL = {"<frozen importlib._bootstrap>", logging.__file__, warnings.__file__, traceback.__file__}
 #: The interpreter's own modules. What people install lies below them where there is no virtual environment.
 _LIBRARY = tuple(
     {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(Path(logging.__file__).parents[1])}
@@ -54,13 +51,3 @@ def caller(depth: int = 1) -> Place | None:
             return Place(code, frame.f_lineno)
         frame = frame.f_back
     return None
-
-
-def is_incidental() -> bool:
-    """Tell whether what happens now serves an import, a warning or a log line: no result depends on it."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the same
-    while frame is not None:
-        if frame.f_code.co_filename in _INCIDENTAL:
-            return True
-        frame = frame.f_back
-    return False

@@ -1,56 +1,67 @@
-"""What a workflow may not do, because it could not be replayed, and what to use instead.
+"""Tables of what workflow code may not do, and what to use instead.
 
-Two nets: the loop refuses what goes through it (`LOOP`), and an audit hook refuses, within a turn only, what the
-interpreter tells of (`AUDITED`): threads, sockets, processes, `time.sleep`. What no interpreter tells of, or only a
-newer one, is wrapped, once the first turn runs (`_untold`): whoever is not in a turn, in this thread, goes through.
-Imports and log handlers are exempt. No sandbox: who reads clocks and randomness is found by replay, by the linter, and
-by `call_tracing` in tests and `holdfast dev`.
+The event loop of a workflow always refuses the methods in `LOOP`. A guard, where one is in force, refuses the calls in
+`FUNCTIONS`, `METHODS` and `PYTHON`, and reports those in `READS`. This module changes nothing in other modules.
 """
 
 from __future__ import annotations
 
-import _thread
 import asyncio
-import functools
-import gc
-import importlib
-import select
-import signal
+import builtins
+import io
+import os
+import random
 import socket
-import sys
+import subprocess
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any
+from collections.abc import Iterable, Iterator
+from datetime import date
+from importlib import import_module
+from types import CodeType
+from typing import Any, NamedTuple
 
 from holdfast.errors import WorkflowNotAllowed
-from holdfast.workflows.determinism.call_site import caller, is_incidental
+from holdfast.workflows.determinism.call_site import caller
+
+
+class Restriction(NamedTuple):
+    """One thing that workflow code may not do."""
+
+    #: Completes "a workflow may not …".
+    doing: str
+    #: Completes "Instead, …".
+    instead: str
+
 
 _STEP = "do it in hf.step(fn, …) or in a task"
-_SOCKETS = ("open sockets or servers", _STEP)
-_PROCESSES = ("start processes", _STEP)
-_KILLS = ("send signals to processes", _STEP)
-_PIPES = ("use pipes", _STEP)
-_SIGNALS = ("change signal handlers", "use hf.signal to be told from outside")
-_LOOPS = ("run or stop an event loop", "await what you need")
-_THREADS = ("start threads", _STEP)
-_BLOCKS = ("block its turn", "await asyncio.Event, asyncio.Queue or asyncio.sleep, or call hf.wait in a def workflow")
+_SOCKETS = Restriction("open sockets or servers", _STEP)
+_PROCESSES = Restriction("start processes", _STEP)
+_KILLS = Restriction("send signals to processes", _STEP)
+_PIPES = Restriction("use pipes", _STEP)
+_SIGNALS = Restriction("change signal handlers", "use hf.signal to be told from outside")
+_LOOPS = Restriction("run or stop an event loop", "await what you need")
+_THREADS = Restriction("start threads", _STEP)
+_EXECUTORS = Restriction("use threads or executors", _STEP)
+_SLEEP = Restriction("block its turn with time.sleep", "await asyncio.sleep(…), or hf.sleep(…) in a def workflow")
+_BLOCKS = Restriction(
+    "block its turn", "await asyncio.Event, asyncio.Queue or asyncio.sleep, or call hf.wait in a def workflow"
+)
+_CLOCK = Restriction("read a clock", "use hf.now()")
+_CHANCE = Restriction("draw from randomness that no replay repeats", "use hf.uuid(), hf.random() or hf.rng()")
+_FILES = Restriction("reach files or the terminal", _STEP)
 
-#: Whoever waits for another thread comes here: events, queues, barriers.
-CONDITION = "threading.Condition.wait"
-
-#: Method of the loop → what it would do, what to use instead.
-LOOP: dict[str, tuple[str, str]] = {
+#: Methods of the event loop.
+LOOP: dict[str, Restriction] = {
     "run_forever": _LOOPS,
     "run_until_complete": _LOOPS,
-    "run_in_executor": ("use threads or executors", _STEP),
-    "set_default_executor": ("use threads or executors", _STEP),
-    "shutdown_default_executor": ("use threads or executors", _STEP),
-    "call_soon_threadsafe": ("be called from threads", "send it a signal: run.signal(name, …)"),
-    "set_task_factory": ("change how tasks are made", "wrap the coroutine instead"),
-    "set_exception_handler": ("change how lost exceptions are told", "await the task, or use asyncio.TaskGroup"),
+    "run_in_executor": _EXECUTORS,
+    "set_default_executor": _EXECUTORS,
+    "shutdown_default_executor": _EXECUTORS,
+    "call_soon_threadsafe": Restriction("be called from threads", "send it a signal: run.signal(name, …)"),
+    "set_task_factory": Restriction("change how tasks are made", "wrap the coroutine instead"),
+    "set_exception_handler": Restriction(
+        "change how lost exceptions are told", "await the task, or use asyncio.TaskGroup"
+    ),
     "add_signal_handler": _SIGNALS,
     "remove_signal_handler": _SIGNALS,
     "subprocess_exec": _PROCESSES,
@@ -86,51 +97,103 @@ LOOP: dict[str, tuple[str, str]] = {
     _SOCKETS,
 )
 
-#: Audit event → what it would do, what to use instead.
-AUDITED: dict[str, tuple[str, str]] = (
-    {
-        "_thread.start_new_thread": _THREADS,
-        "_thread.start_joinable_thread": _THREADS,
-        "time.sleep": ("block its turn with time.sleep", "await asyncio.sleep(…), or hf.sleep(…) in a def workflow"),
-    }
-    | dict.fromkeys(("os.kill", "os.killpg", "signal.pthread_kill"), _KILLS)
-    | dict.fromkeys(("signal.signal", "signal.alarm", "signal.setitimer", "signal.set_wakeup_fd"), _SIGNALS)
-    | dict.fromkeys((CONDITION, "select.select"), _BLOCKS)
-    | dict.fromkeys(("asyncio.run", "asyncio.Runner.run", "asyncio.new_event_loop", "asyncio.set_event_loop"), _LOOPS)
-    | dict.fromkeys(
-        (
-            "socket.__new__",
-            "socket.bind",
-            "socket.connect",
-            "socket.getaddrinfo",
-            "socket.gethostbyaddr",
-            "socket.gethostbyname",
-            "socket.gethostname",
-            "socket.getnameinfo",
-            "socket.sendmsg",
-            "socket.sendto",
-        ),
-        _SOCKETS,
-    )
-    | dict.fromkeys(
-        (
-            "subprocess.Popen",
-            "os.system",
-            "os.exec",
-            "os.fork",
-            "os.forkpty",
-            "os.posix_spawn",
-            "os.spawn",
-            "pty.spawn",
-            "_posixsubprocess.fork_exec",
-        ),
+
+def _present(module: str, *names: str) -> Iterator[Any]:
+    """Return the C functions of a module that this system and version have."""
+    try:
+        found = import_module(module)
+    except ImportError:
+        return
+    for name in names:
+        if hasattr(found, name):
+            yield getattr(found, name)
+
+
+def _each(restriction: Restriction, *groups: Iterable[Any]) -> dict[Any, Restriction]:
+    return {function: restriction for group in groups for function in group}
+
+
+#: C functions.
+FUNCTIONS: dict[Any, Restriction] = (
+    _each(_SLEEP, _present("time", "sleep"))
+    | _each(_THREADS, _present("_thread", "start_new_thread", "start_joinable_thread"))
+    | _each(_BLOCKS, _present("select", "select"))
+    | _each(_SIGNALS, _present("_signal", "signal", "alarm", "setitimer", "set_wakeup_fd"))
+    | _each(_KILLS, _present("_signal", "pthread_kill"), _present("os", "kill", "killpg"))
+    | _each(
         _PROCESSES,
+        _present("os", "system", "execv", "execve", "fork", "fork1", "forkpty", "posix_spawn", "posix_spawnp"),
+        _present("os", "spawnv", "spawnve", "startfile") if os.name == "nt" else (),
+        _present("_posixsubprocess", "fork_exec"),
+        _present("_winapi", "CreateProcess"),
+    )
+    | _each(
+        _SOCKETS,
+        _present("_socket", "socketpair", "getaddrinfo", "getnameinfo", "gethostname"),
+        _present("_socket", "gethostbyname", "gethostbyname_ex", "gethostbyaddr"),
     )
 )
+_SOCKET_TYPE = socket.socket.__base__
+assert _SOCKET_TYPE is not None
+_SOCKET_METHODS = ("accept", "bind", "connect", "connect_ex", "listen", "send", "sendall", "sendmsg", "sendto")
+_SOCKET_READS = ("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into")
+#: Methods of C types, by name: the type, or what its module is called.
+METHODS: dict[str, tuple[type | str, Restriction]] = {
+    **dict.fromkeys((*_SOCKET_METHODS, *_SOCKET_READS), (_SOCKET_TYPE, _SOCKETS)),
+    "poll": ("select", _BLOCKS),
+}
+#: Python functions, by their code.
+PYTHON: dict[CodeType, Restriction] = {
+    threading.Condition.wait.__code__: _BLOCKS,  # events, queues, barriers and futures wait here
+    socket.socket.__init__.__code__: _SOCKETS,
+    subprocess.Popen.__init__.__code__: _PROCESSES,
+    asyncio.run.__code__: _LOOPS,
+    asyncio.Runner.run.__code__: _LOOPS,
+    asyncio.new_event_loop.__code__: _LOOPS,
+    asyncio.set_event_loop.__code__: _LOOPS,
+}
+#: A call of this with a timeout of 0 only looks, and is allowed.
+CONDITION_WAIT = threading.Condition.wait.__code__
+
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
+_FILE_CALLS = ("open", "stat", "lstat", "listdir", "scandir", "mkdir", "rmdir", "unlink", "remove", "rename", "replace")
+#: C functions whose result no replay repeats.
+READS: dict[Any, Restriction] = (
+    _each(_CLOCK, _present("time", *_CLOCKS, *(f"{name}_ns" for name in _CLOCKS), "localtime", "gmtime"))
+    | _each(_CHANCE, _present("os", "urandom", "getrandom"), _present("uuid", "_generate_time_safe"))
+    | _each(_FILES, _present("os", *_FILE_CALLS), (builtins.open, builtins.input, io.open_code))
+)
+_NOW = {"now", "utcnow", "today"}
+_SHARED_RANDOM = getattr(random, "_inst", None)
+_RANDOM_METHODS = {"random", "getrandbits", "seed", "getstate", "setstate"}
+#: The names of everything that is looked for. Most calls are of no such name, and cost one look-up.
+NAMES = frozenset(function.__name__ for function in (*FUNCTIONS, *READS)) | {*METHODS, *_NOW, *_RANDOM_METHODS}
+
+
+def restriction_of(function: Any) -> Restriction | None:
+    """Return what a call of this C function breaks; None if it is allowed."""
+    owner = getattr(function, "__self__", None)
+    known = METHODS.get(function.__name__)
+    if known is not None:
+        kind, restriction = known
+        is_it = type(owner).__module__ == kind if isinstance(kind, str) else isinstance(owner, kind)
+        if is_it:
+            return restriction
+    return FUNCTIONS.get(function)
+
+
+def read_of(function: Any) -> Restriction | None:
+    """Return what a call of this C function reads that no replay repeats; None if it reads nothing of the kind."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, date) and function.__name__ in _NOW:
+        return _CLOCK
+    if _SHARED_RANDOM is not None and owner is _SHARED_RANDOM:
+        return _CHANCE
+    return READS.get(function)
 
 
 def refusal(doing: str, instead: str) -> WorkflowNotAllowed:
-    """Build the refusal, naming the line of the user's code."""
+    """Build the error, with the line of the user's code."""
     place = caller(2)
     where = "" if place is None else f" ({place})"
     return WorkflowNotAllowed(
@@ -138,134 +201,3 @@ def refusal(doing: str, instead: str) -> WorkflowNotAllowed:
         hint=f"Instead, {instead}.",
         location="" if place is None else str(place),
     )
-
-
-class _Turns(threading.local):
-    """What this thread does now."""
-
-    #: It runs workflow code.
-    inside = False
-    #: It collects garbage, and may call finalisers.
-    collecting = False
-
-
-_turns = _Turns()
-#: Sees every call within turns, where somebody wants that (`watching.watch_turns`). It is slow: a worker has none.
-look: Callable[[FrameType, str, Any], None] | None = None
-_hook_mutex = threading.Lock()
-_hooked = False
-
-
-def _audit(event: str, _args: tuple[Any, ...]) -> None:
-    if _turns.inside and event in AUDITED:
-        if is_incidental():
-            return
-        with outside():  # or writing the refusal might be refused
-            problem = refusal(*AUDITED[event])
-        raise problem
-
-
-def _untold() -> Iterator[tuple[Any, str, str]]:
-    """Give the functions that do not tell: where they are, their name there, the event they stand for."""
-    if sys.version_info < (3, 12):
-        yield threading, "_start_new_thread", "_thread.start_new_thread"
-        yield _thread, "start_new_thread", "_thread.start_new_thread"
-    if sys.version_info < (3, 13):
-        yield time, "sleep", "time.sleep"
-    for name in ("signal", "alarm", "setitimer", "set_wakeup_fd"):
-        if hasattr(signal, name):  # not every system has them all
-            yield signal, name, f"signal.{name}"
-    yield threading.Condition, "wait", CONDITION
-    yield select, "select", "select.select"
-    yield socket, "socketpair", "socket.__new__"  # told only when the pair is there already
-    yield asyncio, "run", "asyncio.run"
-    yield asyncio.Runner, "run", "asyncio.Runner.run"
-    for module in (asyncio, asyncio.events):
-        yield module, "new_event_loop", "asyncio.new_event_loop"
-        yield module, "set_event_loop", "asyncio.set_event_loop"
-    with suppress(ImportError):
-        yield importlib.import_module("_posixsubprocess"), "fork_exec", "_posixsubprocess.fork_exec"
-
-
-def _wrap_untold() -> None:
-    """Let functions tell that the interpreter does not audit. What was imported by name before stays as it is."""
-    for owner, name, event in _untold():
-        _wrap(owner, name, event)
-
-
-def _wrap(owner: Any, name: str, event: str) -> None:
-    real = getattr(owner, name)
-
-    @functools.wraps(real)
-    def telling(*args: Any, **kwargs: Any) -> Any:
-        if event == CONDITION and 0 in (kwargs.get("timeout"), *args[1:]):
-            return real(*args, **kwargs)  # a look that does not wait
-        try:
-            _audit(event, args)
-        except WorkflowNotAllowed:
-            for arg in args:
-                if isinstance(arg, Coroutine):
-                    arg.close()  # nobody will ever run it
-            raise
-        return real(*args, **kwargs)
-
-    setattr(owner, name, telling)
-
-
-def _on_collection(phase: str, _facts: dict[str, int]) -> None:
-    _turns.collecting = phase == "start"
-
-
-def is_inside() -> bool:
-    """Tell whether workflow code runs in this thread now."""
-    return _turns.inside
-
-
-def is_collecting() -> bool:
-    """Tell whether the code that runs now was called by the garbage collector: no replay would call it there again."""
-    return _turns.collecting
-
-
-def enter() -> bool:
-    """Guard this thread from here on, and say whether it was guarded before."""
-    global _hooked  # noqa: PLW0603 - the interpreter has one list of hooks, and takes none back
-    if not _hooked:
-        with _hook_mutex:
-            if not _hooked:
-                sys.addaudithook(_audit)
-                _wrap_untold()
-                gc.callbacks.append(_on_collection)
-                _hooked = True
-    before = _turns.inside
-    _turns.inside = True
-    if look is not None and not before:
-        sys.setprofile(look)
-    return before
-
-
-def leave(before: bool) -> None:  # noqa: FBT001 - what `enter` gave
-    """Be guarded again as before."""
-    _turns.inside = before
-    if look is not None and not before:
-        sys.setprofile(None)
-
-
-@contextmanager
-def inside() -> Iterator[None]:
-    """Guard this thread while workflow code runs in it."""
-    before = enter()
-    try:
-        yield
-    finally:
-        leave(before)
-
-
-@contextmanager
-def outside() -> Iterator[None]:
-    """Lift the guard while the runtime itself does something in a turn's thread."""
-    before = _turns.inside
-    _turns.inside = False
-    try:
-        yield
-    finally:
-        _turns.inside = before

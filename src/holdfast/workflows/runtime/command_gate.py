@@ -7,7 +7,7 @@ should catch; code that catches even that is refused, then left again, then made
 from __future__ import annotations
 
 from holdfast.errors import WorkflowNotAllowed
-from holdfast.workflows.determinism.restrictions import is_collecting
+from holdfast.workflows.determinism.garbage import is_collecting
 from holdfast.workflows.runtime.event_loop import Loop
 
 #: Commands that are refused after the end before code that tries again and again is left by force.

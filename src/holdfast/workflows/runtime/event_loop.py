@@ -17,19 +17,27 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from types import FrameType
-from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from holdfast.errors import WorkflowNotAllowed
+from holdfast.workflows.determinism import garbage
+from holdfast.workflows.determinism.guard import Guard, Guarded, guarded, leave
 from holdfast.workflows.determinism.restrictions import LOOP, refusal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: What a thread was doing before this loop ran in it.
-_Before = tuple[asyncio.AbstractEventLoop | None, Any]
-
 #: Tasks and generators that ended are let go when there are twice as many as were left last time, and at least these.
 SWEEP = 64
+
+
+class Before(NamedTuple):
+    """What a thread was doing before a loop ran in it."""
+
+    loop: asyncio.AbstractEventLoop | None
+    hooks: Any
+    watches_collections: bool
+    guarded: Guarded
 
 
 class Timekeeper(Protocol):
@@ -92,8 +100,9 @@ class FlowTask(asyncio.Task[T]):
 class Loop(asyncio.AbstractEventLoop):
     """Runs what is ready until nothing is."""
 
-    def __init__(self, keeper: Timekeeper, hash_base: int = 0) -> None:
-        """Count tasks and futures from `hash_base`."""
+    def __init__(self, keeper: Timekeeper, hash_base: int = 0, guard: Guard | None = None) -> None:
+        """Count tasks and futures from `hash_base`. `guard` is in force while code runs in here."""
+        self.guard = guard
         #: Whose loop it is.
         self.keeper = keeper
         self._ready: deque[asyncio.Handle] = deque()
@@ -117,13 +126,16 @@ class Loop(asyncio.AbstractEventLoop):
 
     def run_until_idle(self) -> None:
         """Call what is ready, in order, until nothing is or the loop was halted."""
-        ready = self._ready
-        before = self._enter()
+        ready, guard = self._ready, self.guard
+        before = _before()
         try:
+            self._enter()
             while ready and not self.halted:
                 handle = ready.popleft()
                 if not handle.cancelled():
                     try:
+                        if guard is not None:
+                            guard.enter()  # again: a refusal has switched it off
                         handle._run()  # noqa: SLF001 - a handle is run by its loop; there is no other way
                     except SystemExit:
                         continue  # its task keeps it, and fails by it; no worker ends because a workflow says so
@@ -133,23 +145,28 @@ class Loop(asyncio.AbstractEventLoop):
         finally:
             self._leave(before)
 
-    def _enter(self) -> _Before:
-        """Be the running loop of this thread, for asyncio and for asynchronous generators."""
-        before = events._get_running_loop(), sys.get_asyncgen_hooks()  # noqa: SLF001 - what asyncio.run does
+    def _enter(self) -> None:
+        """Be the running loop of this thread, for asyncio and for asynchronous generators, and guard the thread."""
+        garbage.watch(on=True)
         sys.set_asyncgen_hooks(firstiter=self._keep_generator, finalizer=_let_go)
-        events._set_running_loop(self)  # noqa: SLF001 - the same
+        events._set_running_loop(self)  # noqa: SLF001 - what asyncio.run does
         self._running = True
-        return before
+        if self.guard is not None:
+            self.guard.enter()
 
-    def _leave(self, before: _Before) -> None:
+    def _leave(self, before: Before) -> None:
+        if self.guard is not None:
+            leave(before.guarded)
         self._running = False
-        events._set_running_loop(before[0])  # noqa: SLF001 - the same
-        sys.set_asyncgen_hooks(*before[1])
+        events._set_running_loop(before.loop)  # noqa: SLF001 - the same
+        sys.set_asyncgen_hooks(*before.hooks)
+        garbage.watch(on=before.watches_collections)
 
     @contextmanager
     def _active(self) -> Iterator[None]:
-        before = self._enter()
+        before = _before()
         try:
+            self._enter()
             yield
         finally:
             self._leave(before)
@@ -261,7 +278,16 @@ class Loop(asyncio.AbstractEventLoop):
         return self._closed
 
     def get_debug(self) -> bool:
-        """Never: what debugging records is no part of a replay."""
+        """Return False: what debugging records is no part of a replay.
+
+        Every future asks when it is made. `asyncio.gather` makes its own, by class, and `asyncio.wait([gather(…), …])`
+        puts those into a set: so they are given a class of ours here, and asyncio's stays as it is.
+        """
+        frame = sys._getframe(1)  # noqa: SLF001 - the only way to see what is made
+        if frame.f_code is _GATHERING_INIT:
+            made = frame.f_locals["self"]
+            made.__class__ = FlowGathering
+            made.number = self.next_number()
         return False
 
     def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - the signature is asyncio's
@@ -315,6 +341,12 @@ class Loop(asyncio.AbstractEventLoop):
         self._generators.clear()
 
 
+def _before() -> Before:
+    # Read first, so that an exception raised in this thread by another one cannot leave it half changed.
+    loop = events._get_running_loop()  # noqa: SLF001 - the same
+    return Before(loop, sys.get_asyncgen_hooks(), garbage.is_watched(), guarded())
+
+
 def _install_refusals() -> None:
     for name, (doing, instead) in LOOP.items():
 
@@ -339,20 +371,16 @@ def _refuse_unordered(coro: Coroutine[Any, Any, Any]) -> None:
 _ASYNCIO_TASKS = vars(tasks)
 
 
-def _hash_gathering(future: asyncio.Future[Any]) -> int:
-    """Let what `asyncio.gather` returns hash as our own futures do; on any other loop nothing changes."""
-    loop = future.get_loop()
-    if not isinstance(loop, Loop):
-        return object.__hash__(future)
-    number: int | None = getattr(future, "_number", None)
-    if number is None:
-        number = loop.next_number()
-        future._number = number  # type: ignore[attr-defined]  # noqa: SLF001 - kept where ours have it
-    return number
+class FlowGathering(tasks._GatheringFuture):  # type: ignore[misc,name-defined]  # noqa: SLF001 - see `get_debug`
+    """What `asyncio.gather` returns: a future that hashes by its number in the execution."""
+
+    def __hash__(self) -> int:
+        """Be the same on every replay."""
+        number: int = self.number
+        return number
 
 
-# `gather` makes its future itself, by class; `asyncio.wait([gather(…), gather(…)])` puts those into a set.
-tasks._GatheringFuture.__hash__ = _hash_gathering  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
+_GATHERING_INIT = tasks._GatheringFuture.__init__.__code__  # type: ignore[attr-defined]  # noqa: SLF001 - the same
 _install_refusals()
 
 

@@ -26,7 +26,6 @@ from holdfast.workflows.api.steps import StepCall
 from holdfast.workflows.determinism.call_site import Place, caller
 from holdfast.workflows.determinism.history_match import Difference, Script, describe_step, nondeterminism
 from holdfast.workflows.determinism.random_streams import Chance
-from holdfast.workflows.determinism.restrictions import enter, leave
 from holdfast.workflows.runtime.code_errors import code_error, code_error_in
 from holdfast.workflows.runtime.command_gate import Gate, Halt
 from holdfast.workflows.runtime.event_loop import Loop, Timer
@@ -177,11 +176,7 @@ class Execution:
                 return
         else:
             self._take_in(event)
-        before = enter()
-        try:
-            self._loop.run_until_idle()
-        finally:
-            leave(before)
+        self._loop.run_until_idle()
         if self.blocked is None and self.terminal is None:
             self._settle()
 
@@ -190,7 +185,7 @@ class Execution:
         seed = kind.seed or 0
         self.chance = Chance(seed)
         base = (zlib.crc32(str(seed).encode()) & 0x3FFFFFFF) << 32
-        self._loop = Loop(self, base)  # type: ignore[abstract]  # the rest is refused, by a table
+        self._loop = Loop(self, base, self.definitions.guard)  # type: ignore[abstract]  # the rest is refused, by a table
         self.published.status = kind.initial_custom_status
         for name, data in kind.carry_forward_events:
             self.mailboxes.put(name, data)
@@ -484,14 +479,10 @@ class Execution:
         if not hasattr(self, "_loop"):
             return
         if not self._loop.is_closed():
-            before = enter()
-            try:
-                if clean_up and self.terminal is not None and self._loop.has_leftovers:
-                    self._loop.halted = False
-                    self._loop.cancel_leftovers()
-                self._loop.close()
-            finally:
-                leave(before)
+            if clean_up and self.terminal is not None and self._loop.has_leftovers:
+                self._loop.halted = False
+                self._loop.cancel_leftovers()
+            self._loop.close()
         if self._program is not None:
             self._program.evict()
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
-from holdfast.workflows.determinism.restrictions import inside, outside
 from holdfast.workflows.runtime.event_loop import Loop
 
 #: Seconds that a thread has to come to its end.
@@ -43,8 +42,7 @@ class Lockstep:
     async def run(self) -> Any:
         """Be the workflow, for the loop."""
         self._thread = threading.Thread(target=self._work, name="holdfast-def-workflow", daemon=True)
-        with outside():
-            self._thread.start()
+        self._thread.start()
         while True:
             awaited, value, problem = self._requests.get()
             if awaited is None:
@@ -75,6 +73,8 @@ class Lockstep:
             raise Evicted
         self._requests.put((awaited, None, None))
         value, problem = self._answers.get()
+        if self._loop.guard is not None:
+            self._loop.guard.enter()  # again: a refusal has switched it off
         if problem is not None:
             raise problem
         return value
@@ -87,16 +87,16 @@ class Lockstep:
         if self._thread.is_alive():
             self._answers.put((None, Evicted()))
             # Code that will not go is left behind: it is refused whatever it asks for.
-            with outside():
-                self._thread.join(PATIENCE)
+            self._thread.join(PATIENCE)
 
     def _work(self) -> None:
         # asyncio's own mark: so `current` finds the execution here, and asyncio.run is refused.
         events._set_running_loop(self._loop)  # noqa: SLF001 - there is no public way
         function, args, kwargs = self._call
         try:
-            with inside():
-                value = function(*args, **kwargs)
+            if self._loop.guard is not None:
+                self._loop.guard.enter()  # for as long as this thread lives: it runs nothing else
+            value = function(*args, **kwargs)
         except Evicted:
             self._requests.put((None, None, None))
         except BaseException as raised:  # noqa: BLE001 - the loop raises it in the workflow's task

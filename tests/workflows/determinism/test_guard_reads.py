@@ -19,7 +19,7 @@ from holdfast import Holdfast
 from holdfast.errors import WorkflowCodeError
 from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
-from holdfast.workflows.determinism.call_tracing import watch_turns
+from holdfast.workflows.determinism.guard import Guard
 
 READS = {
     "time.time": (time.time, "hf.now"),  # noqa: TID251 - the mistake in question
@@ -61,7 +61,7 @@ def test_it_is_found_where_it_is_done(name):
     assert caught.value.facts["type_name"] == "WorkflowNotAllowed"
     first = caught.value.message.splitlines()[0]
     assert instead in first
-    assert "test_call_tracing.py:" in first
+    assert "test_guard_reads.py:" in first
 
 
 def test_what_the_runtime_gives_is_no_mistake(caplog):
@@ -142,13 +142,12 @@ def test_all_turns_of_a_process_can_be_watched_and_only_they():
     def hasty_too() -> bool:
         return uuid.uuid4().version == 4
 
-    watch_turns(lambda found: told.append(found.facts["location"]))
+    app.workflows.guard = Guard(on_read=lambda found: told.append(found.facts["location"]))
     try:
         runs = [hasty.start(), hasty_too.start()]
         app.work(until_idle=True)
         assert [run.result(timeout=0) for run in runs] == [True, True]
     finally:
-        watch_turns(None)
         app.close()
     assert {place.rpartition(".")[2] for place in told} == {"hasty", "hasty_too"}
-    assert all(place.startswith("test_call_tracing.py:") for place in told)
+    assert all(place.startswith("test_guard_reads.py:") for place in told)
