@@ -1,4 +1,4 @@
-"""`holdfast bench`: what this machine gives, beside the bare limit measured in the same run."""
+"""The commands of `python -m benchmarks`: one for each benchmark, with its options and its output."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
+from benchmarks import Row, machine
 from holdfast.cli.render.output import encoded, output_options
 from holdfast.cli.render.terminal import put
 from holdfast.journal.filesystem import filesystem_kind
-from holdfast.testing.bench import Row, machine
 
 
 @click.group()
-def bench() -> None:
-    """Measure, beside the bare limit of this machine."""
+def benchmarks() -> None:
+    """Measure Holdfast beside peers, or beside the bare limit of this machine, in the same run."""
 
 
 def _where(directory: str | None) -> tempfile.TemporaryDirectory[str]:
@@ -33,42 +33,42 @@ def _print(title: str, rows: Iterable[Row]) -> None:
 _dir = click.option("--dir", "directory", type=click.Path(exists=True), help="Where to write; default: here.")
 
 
-@bench.command()
+@benchmarks.command()
 @_dir
 def journal(directory: str | None) -> None:
     """Group commit, replay, snapshots: ours beside a bare loop with the same bytes and syncs."""
-    from holdfast.testing.bench.journal import run  # noqa: PLC0415 - imported when called
+    from benchmarks.journal import run  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
         _print("journal", run(Path(place)))
 
 
-@bench.command()
+@benchmarks.command()
 @_dir
 @click.option("--jobs", type=int, default=20_000, show_default=True, help="Jobs in each measurement.")
 @click.option("--full", is_flag=True, help="Also with 1,000,000 queued jobs: cost, memory, opening. Takes minutes.")
 def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
     """Enqueue, lease and complete on each store: ours beside the same bytes or SQL without our layers."""
-    from holdfast.testing.bench.store import run  # noqa: PLC0415 - imported when called
+    from benchmarks.store import run  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
         _print("store", run(Path(place), jobs=jobs, full=full))
 
 
-@bench.command(name="dir")
+@benchmarks.command(name="dir")
 @_dir
 @click.option("--commits", type=click.IntRange(min=10), default=200, show_default=True, help="Commits of each kind.")
 @click.option("--full", is_flag=True, help="Also with 100,000 files. Takes a minute or two.")
 def dir_(directory: str | None, commits: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
     """Measure commits, opening, memory and leasing of `dir:`, with the floors its format promises."""
-    from holdfast.testing.bench.dir import run  # noqa: PLC0415 - imported when called
+    from benchmarks.dir import run  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
         sizes = (1_000, 10_000, 100_000) if full else (1_000, 10_000)
         _print(f"dir   {filesystem_kind(place)}", run(Path(place), commits=commits, sizes=sizes))
 
 
-@bench.command()
+@benchmarks.command()
 @_dir
 @click.option(
     "--schedules",
@@ -80,13 +80,13 @@ def dir_(directory: str | None, commits: int, full: bool) -> None:  # noqa: FBT0
 )
 def schedules(directory: str | None, count: int) -> None:
     """Measure what a tick costs with many schedules, beside a hundredth of them: as much as is due, no more."""
-    from holdfast.testing.bench.schedules import run  # noqa: PLC0415 - imported when called
+    from benchmarks.schedules import run  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
         _print("schedules", run(Path(place), count=count))
 
 
-@bench.command()
+@benchmarks.command()
 @_dir
 @click.option("--jobs", "count", type=click.IntRange(min=50), default=10_000, show_default=True, help="Jobs in a turn.")
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
@@ -94,7 +94,7 @@ def schedules(directory: str | None, count: int) -> None:
 @output_options("table", "json")
 def jobs(directory: str | None, count: int, turns: int, idle: float, output: str) -> None:
     """Enqueue to completed, enqueue to start, and idling: one worker process, beside Huey if it is installed."""
-    from holdfast.testing.bench.jobs import Sizes, peer, run  # noqa: PLC0415 - imported when called
+    from benchmarks.jobs import Sizes, peer, run  # noqa: PLC0415 - imported when called
 
     sizes = Sizes(turns=turns, many=count, single=count // 5, latency=count // 50, idle_s=idle)
     with _where(directory) as place:
@@ -111,7 +111,7 @@ def jobs(directory: str | None, count: int, turns: int, idle: float, output: str
         put(row.line())
 
 
-@bench.command()
+@benchmarks.command()
 @_dir
 @click.option(
     "--workflows", "count", type=click.IntRange(min=100), default=3000, show_default=True, help="Workflows in a turn."
@@ -121,7 +121,7 @@ def jobs(directory: str | None, count: int, turns: int, idle: float, output: str
 @output_options("table", "json")
 def workflows(directory: str | None, count: int, turns: int, scale: bool, output: str) -> None:  # noqa: FBT001 - a flag
     """Workflows from start to end with steps and activities: one worker process, beside DBOS if it is installed."""
-    from holdfast.testing.bench.workflows import Sizes, peer, run  # noqa: PLC0415 - imported when called
+    from benchmarks.workflows import Sizes, peer, run  # noqa: PLC0415 - imported when called
 
     if scale:
         _scale(directory, output)
@@ -140,7 +140,7 @@ def workflows(directory: str | None, count: int, turns: int, scale: bool, output
         put(row.line())
 
 
-@bench.command()
+@benchmarks.command()
 @_dir
 @click.option(
     "--jobs", "count", type=click.IntRange(min=256), default=20_480, show_default=True, help="Jobs in a measurement."
@@ -149,7 +149,7 @@ def workflows(directory: str | None, count: int, turns: int, scale: bool, output
 @output_options("table", "json")
 def serve(directory: str | None, count: int, soak_s: float | None, output: str) -> None:
     """Measure a coordinator over HTTP: enqueues in batches and alone, workers, wake-ups, bytes, memory."""
-    from holdfast.testing.bench import serve as measured  # noqa: PLC0415 - imported when called
+    from benchmarks import serve as measured  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
         kind = filesystem_kind(place)
@@ -169,7 +169,7 @@ def serve(directory: str | None, count: int, soak_s: float | None, output: str) 
 
 
 def _scale(directory: str | None, output: str) -> None:
-    from holdfast.testing.bench import flowscale  # noqa: PLC0415 - imported when called
+    from benchmarks import flowscale  # noqa: PLC0415 - imported when called
 
     with _where(directory) as place:
         kind, rows = filesystem_kind(place), flowscale.run(Path(place), flowscale.Sizes())
