@@ -38,11 +38,11 @@ cover: $(STAMP) ## run the suite with branch coverage
 
 bench: $(STAMP) ## measure jobs and workflows beside peers, journal and stores beside the bare limit
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' -c constraints.txt
-	$(BIN)/holdfast bench jobs
-	$(BIN)/holdfast bench workflows
-	$(BIN)/holdfast bench serve
-	$(BIN)/holdfast bench journal
-	$(BIN)/holdfast bench store --full
+	$(BIN)/python -m benchmarks jobs
+	$(BIN)/python -m benchmarks workflows
+	$(BIN)/python -m benchmarks serve
+	$(BIN)/python -m benchmarks journal
+	$(BIN)/python -m benchmarks store --full
 
 soak: $(STAMP) ## long fault runs
 	HOLDFAST_SOAK=1 $(BIN)/python -m pytest --timeout=3600

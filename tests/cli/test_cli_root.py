@@ -17,7 +17,7 @@ from holdfast.cli.render.errors import tell, wants_json
 
 HEAVY = ["sqlite3", "asyncio", "rich", "backports.zstd", "holdfast.journal", "holdfast.app", "holdfast.workers"]
 HELP = ["jobs", "jobs ls", "jobs add", "jobs wait", "queues", "queues ls", "dispatch pause", "status", "explain", "top"]
-HELP += ["jobs logs", "workers", "workers ls", "workers stop", "demo", "dev"]
+HELP += ["jobs logs", "workers", "workers ls", "workers stop", "demo", "dev", "bench"]
 
 
 @pytest.mark.parametrize("command", HELP)

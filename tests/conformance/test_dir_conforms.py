@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.stores.dir import DirStore
 from holdfast.testing.conformance import Conformance
-from holdfast.testing.unsynced import Unsynced
+from support.unsynced import Unsynced
 
 
 class TestDir(Conformance):

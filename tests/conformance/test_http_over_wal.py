@@ -8,7 +8,7 @@ from test_wal import KEPT
 
 from holdfast.stores.wal import WalStore
 from holdfast.testing.conformance import Conformance
-from holdfast.testing.unsynced import Unsynced
+from support.unsynced import Unsynced
 
 
 @shared(0)

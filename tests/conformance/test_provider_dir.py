@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.stores.dir import DirStore
 from holdfast.testing.conformance.provider import ProviderConformance
-from holdfast.testing.unsynced import Unsynced
+from support.unsynced import Unsynced
 
 
 class TestProviderOnDir(ProviderConformance):

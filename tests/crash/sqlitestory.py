@@ -63,7 +63,7 @@ from holdfast.stores.protocol import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.conformance.harness import Told, tables_of, told
-from holdfast.testing.simvfs import SimVfs
+from support.simvfs import SimVfs
 
 DATABASE = "jobs.db"
 DAY = 86_400.0

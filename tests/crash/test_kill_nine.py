@@ -22,8 +22,8 @@ from holdfast.model.outcomes import Enqueued, Leased, Refusal
 from holdfast.stores.opening import open_store
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.harness import tables_of
-from holdfast.testing.crash import Child, produced
-from holdfast.testing.oracle import Oracle, complaints
+from support.crash import Child, produced
+from support.oracle import Oracle, complaints
 
 pytestmark = pytest.mark.disk
 

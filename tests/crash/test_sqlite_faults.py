@@ -18,8 +18,8 @@ from sqlitestory import DATABASE, Oracle, run
 
 from holdfast.errors import StoreError, StoreFailed, StoreFull
 from holdfast.stores.sqlite import SqliteStore, connections, store
-from holdfast.testing.simvfs import CHANGES, Call, SimVfs, available
-from holdfast.testing.vfsdisk import VfsDisk, write_image
+from support.simvfs import CHANGES, Call, SimVfs, available
+from support.vfsdisk import VfsDisk, write_image
 
 is_available, reason = available()
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"

@@ -25,8 +25,8 @@ from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.provider_kit import activity, completed, patch, signal, start, timer
-from holdfast.testing.unsynced import Unsynced
 from holdfast.workflows.provider import ExecutionMetadata, InstanceFilter, Provider, PruneOptions, QueueMessage, Status
+from support.unsynced import Unsynced
 
 LONG = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES, STEPS = (300, 80) if LONG else (12, 30)

@@ -100,7 +100,7 @@ from holdfast.stores.sqlite import SqliteStore, ready_rows
 from holdfast.stores.wal import WalStore
 from holdfast.testing.clock import START, ManualClock
 from holdfast.testing.conformance.harness import Told, tables_of, told
-from holdfast.testing.unsynced import Unsynced
+from support.unsynced import Unsynced
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 HISTORIES = 5_000 if SOAK else 100

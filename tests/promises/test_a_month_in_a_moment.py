@@ -1,6 +1,6 @@
 """Thirty days of a workflow with daily timers, beside a cron that begins another every day, by a clock that jumps.
 
-Counted is the work, which decides how long it takes; the time itself is measured by `holdfast bench workflows --scale`.
+Counted is the work, which decides how long it takes; `python -m benchmarks workflows --scale` measures the time.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.wal import WalStore
 from holdfast.testing import ManualClock, SimFS
 from holdfast.testing.conformance.harness import new_job
-from holdfast.testing.crash import Child
-from holdfast.testing.oracle import Oracle, complaints
-from holdfast.testing.simvfs import SimVfs, available
-from holdfast.testing.vfsdisk import VfsDisk, write_image
+from support.crash import Child
+from support.oracle import Oracle, complaints
+from support.simvfs import SimVfs, available
+from support.vfsdisk import VfsDisk, write_image
 
 pytestmark = pytest.mark.disk
 

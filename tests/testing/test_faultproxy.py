@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from holdfast.testing.faultproxy import Fault, FaultProxy, Weather, first_time, seeded
+from support.faultproxy import Fault, FaultProxy, Weather, first_time, seeded
 
 ASKED = b"POST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld"

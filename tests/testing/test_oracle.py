@@ -10,7 +10,7 @@ from holdfast.model.ids import JobId
 from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.harness import new_job
-from holdfast.testing.oracle import Oracle, complaints
+from support.oracle import Oracle, complaints
 
 
 @pytest.fixture

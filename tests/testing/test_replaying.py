@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from holdfast.errors import NondeterminismError
-from holdfast.testing.flows import World
 from holdfast.testing.replaying import replay
 from holdfast.workflows.api import context as hf
+from support.flows import World
 
 ran = []
 

@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from holdfast.testing import sqliteshim
-from holdfast.testing.simvfs import CHANGES, SimVfs, available
-from holdfast.testing.sqliteshim import NAME
-from holdfast.testing.vfsdisk import VfsDisk, write_image
+from support import child_env, sqliteshim
+from support.simvfs import CHANGES, SimVfs, available
+from support.sqliteshim import NAME
+from support.vfsdisk import VfsDisk, write_image
 
 is_available, reason = available()
 pytestmark = pytest.mark.skipif(not is_available, reason=reason)
@@ -332,11 +332,13 @@ def test_the_same_seed_leaves_the_same_disk(vfs):
 def test_a_connection_left_open_at_the_end_of_the_program_does_no_harm(tmp_path):
     program = (
         "import sqlite3, sys\n"
-        "from holdfast.testing.simvfs import SimVfs\n"
+        "from support.simvfs import SimVfs\n"
         "SimVfs(sys.argv[1]).__enter__()\n"
         "sys.left_open = sqlite3.connect(sys.argv[1] + '/x.db')\n"
         "sys.left_open.execute('PRAGMA journal_mode=WAL')\n"
         "sys.left_open.execute('CREATE TABLE t (a)')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env=child_env(), capture_output=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -9,7 +9,7 @@ from coordinators import running
 
 from holdfast.stores.http import channel
 from holdfast.stores.http.store import HttpStore
-from holdfast.testing.faultproxy import FaultProxy
+from support.faultproxy import FaultProxy
 
 
 @pytest.fixture

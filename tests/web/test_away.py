@@ -16,9 +16,9 @@ from holdfast.model.commands import Lease
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import dump_of
-from holdfast.testing.faultproxy import Fault, FaultProxy, Weather, first_time
 from holdfast.workers import remote_calls, shutdown
 from holdfast.workers.reservation_keeper import Hold
+from support.faultproxy import Fault, FaultProxy, Weather, first_time
 
 #: Seconds after which a test that hangs is called broken; none waits so long.
 LONG = 20

@@ -15,7 +15,7 @@ from holdfast.model.outcomes import Leased, Refusal, encode_outcome
 from holdfast.rules.access.roles import _OWN
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing import ManualClock
-from holdfast.testing.faultproxy import Fault, FaultProxy, first_time
+from support.faultproxy import Fault, FaultProxy, first_time
 
 FAULTS = sorted({Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_REQUEST, Fault.CUT_ANSWER, Fault.TWICE})
 pytestmark = pytest.mark.usefixtures("brief_pauses")

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from coordinators import running
 
+from benchmarks.mixed import REQUESTS, mixed_round
+from benchmarks.raw import Connection
 from holdfast.engine.maintenance import tick
 from holdfast.model.commands import Enqueue, NewJob
 from holdfast.model.retention import Retention
 from holdfast.stores.sqlite import batch
-from holdfast.testing.bench.mixed import REQUESTS, mixed_round
-from holdfast.testing.bench.raw import Connection
 from holdfast.testing.clock import ManualClock
 
 #: Rounds before the first look, and between the first and the last.

@@ -1,7 +1,7 @@
 """Flat cost: the next step or activity costs a worker as much after thousands as after a few, on every store.
 
 Counted, so that no load on the machine changes it: calls of Python functions in all threads, bytes that are written,
-and the work of SQLite. How long it takes is `holdfast bench workflows --scale`'s matter.
+and the work of SQLite. How long it takes is `python -m benchmarks workflows --scale`'s matter.
 
 The long form (`HOLDFAST_SOAK=1`) does 10,000 steps and 5,000 activities on each store, and prints what one of them cost
 on the way.

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.app.tasks.signature_codec import SignatureCodec
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.api.definitions import Definition
 from holdfast.workflows.api.workflow import Workflow, activity
+from support.flows import World
 
 
 class Program(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Event
-from holdfast.testing.flows import World
 from holdfast.workflows.api.workflow import Workflow
 from holdfast.workflows.runtime.execution import Execution
+from support.flows import World
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 #: Orders of completion that a program is tried in, if it has as many, and how many it is replayed in at every turn.

@@ -7,8 +7,8 @@ import pytest
 from flowskit import assert_alike, kinds_of
 
 from holdfast.model.workflows.history import Status
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
+from support.flows import START_MS, World
 
 
 def cleaning(world, **options):

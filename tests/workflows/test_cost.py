@@ -8,10 +8,10 @@ from flowskit import SOAK
 
 from holdfast.model.workflows.history import OrchestrationItem
 from holdfast.model.workflows.work_items import ActivityCompleted, StartOrchestration
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.runtime.execution import Execution
 from holdfast.workflows.runtime.turn import run_turn
+from support.flows import START_MS, World
 
 #: Steps and activities of the long runs.
 MANY = 10_000 if SOAK else 2_000

@@ -1,9 +1,10 @@
 """Another process, another hash seed: the same code comes to the same events."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from support import child_env
 
 HERE = Path(__file__).parent
 
@@ -33,7 +34,7 @@ def test_events_depend_on_neither_hash_seed_nor_addresses():
     for seed in (0, 1, 77):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(HERE), str(seed * 1000)],
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            env=child_env(PYTHONHASHSEED=str(seed)),
             capture_output=True,
             text=True,
             check=False,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Command → where it lives, and the line `--help` shows. Nothing is imported before it is called.
 COMMANDS = {
     "access": ("holdfast.cli.commands.access:access", "Make, list and revoke access tokens of a coordinator."),
-    "bench": ("holdfast.cli.commands.bench:bench", "Measure, beside the bare limit of this machine."),
+    "bench": ("holdfast.cli.commands.bench:bench", "Measure how fast a store is on this machine."),
     "completion": ("holdfast.cli.commands.completion:completion", "Print what a shell needs for completion."),
     "demo": ("holdfast.cli.demo:demo", "Kill a worker in the middle of its jobs, and count what is left."),
     "dev": ("holdfast.cli.dev:dev", "Run an application's jobs, and start anew when its files change."),

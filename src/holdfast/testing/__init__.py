@@ -1,4 +1,4 @@
-"""What users and we test with: jobs run by hand or at once, a clock that is set by hand, crashes on request.
+"""What users test with: jobs run by hand or at once, a clock that is set by hand, crashes on request.
 
 Names are loaded when first asked for, so that importing one tool does not pay for the others.
 """
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from holdfast.testing.killing import killed_at
     from holdfast.testing.replaying import replay
     from holdfast.testing.simfs import SimCrash, SimFS
-    from holdfast.testing.simvfs import SimVfs
     from holdfast.testing.worlds import virtual
 
 __all__ = [
     "ManualClock",
     "SimCrash",
     "SimFS",
-    "SimVfs",
     "assert_crash_safe",
     "assert_enqueued",
     "corrupt_history",
@@ -42,7 +40,6 @@ _HOMES = {
     "ManualClock": "holdfast.testing.clock",
     "SimCrash": "holdfast.testing.simfs",
     "SimFS": "holdfast.testing.simfs",
-    "SimVfs": "holdfast.testing.simvfs",
     "assert_crash_safe": "holdfast.testing.crashsafe.proving",
     "assert_enqueued": "holdfast.testing.jobs",
     "corrupt_history": "holdfast.testing.corruption",

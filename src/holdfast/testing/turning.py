@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.model.error_details import ErrorDetails
 from holdfast.model.times import milliseconds
 from holdfast.model.workflows.block_reasons import blocked_reason
 from holdfast.model.workflows.history import OrchestrationItem, TurnCommit
-from holdfast.testing.flows import RunsSteps
 from holdfast.workflows.api.definitions import Definitions
+from holdfast.workflows.api.idempotency import running_key
 from holdfast.workflows.api.steps import StepCall
 from holdfast.workflows.provider import Provider
 from holdfast.workflows.runtime.execution import Execution
@@ -24,6 +25,25 @@ from holdfast.workflows.runtime.turn import Turn, run_turn
 LOCK_S = 30.0
 #: Seconds until what is blocked is tried again: others go first.
 BLOCKED_S = 1.0
+
+
+class RunsSteps:
+    """Runs the steps of workflows, where it is asked to."""
+
+    def run_step(self, call: StepCall) -> str | ErrorDetails:
+        """Run a step's function, and return its outcome."""
+        token = running_key.set(lambda: call.idempotency_key)
+        try:
+            value = self.run_async(call.function(*call.args, **call.kwargs))
+        except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
+            return call.failure(problem)
+        finally:
+            running_key.reset(token)
+        return call.outcome(value)
+
+    def run_async(self, value: Any) -> Any:
+        """Run a coroutine to its end. Leave any other value alone."""
+        return asyncio.run(value) if asyncio.iscoroutine(value) else value
 
 
 class Turning(RunsSteps):
@@ -111,10 +131,6 @@ class Turning(RunsSteps):
         residents, self._residents = self._residents, {}
         for execution in residents.values():
             execution.close(clean_up=False)
-
-    def run_async(self, value: Any) -> Any:
-        """Run a coroutine to its end."""
-        return asyncio.run(value) if asyncio.iscoroutine(value) else value
 
 
 def _now_ms(provider: Provider) -> int:

@@ -18,7 +18,7 @@ from holdfast.model.commands import Complete, Enqueue, Fail, Lease, NewJob
 from holdfast.stores.dir import DirStore
 from holdfast.testing import ManualClock
 from holdfast.testing.simdisk import disk_of
-from holdfast.testing.unsynced import Unsynced
+from support.unsynced import Unsynced
 
 STATES = ("pending", "running", "completed", "failed")
 

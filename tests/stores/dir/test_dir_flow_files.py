@@ -16,8 +16,8 @@ from holdfast.stores.dir import DirStore
 from holdfast.stores.dir.integrity import repair
 from holdfast.testing.conformance.provider_kit import activity, event, patch, signal, start, started
 from holdfast.testing.corruption import corrupt_history, corrupt_message
-from holdfast.testing.unsynced import Unsynced
 from holdfast.workflows.provider import EventKind, ExecutionMetadata, InstanceFilter, Provider, Status
+from support.unsynced import Unsynced
 
 DONE = ExecutionMetadata(status=Status.COMPLETED)
 

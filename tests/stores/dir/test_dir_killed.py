@@ -20,7 +20,7 @@ from holdfast.model.events import JobChanges
 from holdfast.model.jobs import Backoff, Job, JobStatus, RetryMode
 from holdfast.stores.dir import DirStore
 from holdfast.testing.killing import killed_at
-from holdfast.testing.unsynced import Unsynced
+from support.unsynced import Unsynced
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 NOW = Backoff(base_s=0, jitter=0)

@@ -17,7 +17,7 @@ from holdfast.stores.http import channel as calling
 from holdfast.stores.http.channel import Channel, Request
 from holdfast.stores.http.wire import NOW_HEADER, Problem, encode
 from holdfast.testing import ManualClock
-from holdfast.testing.faultproxy import Fault, FaultProxy, Weather
+from support.faultproxy import Fault, FaultProxy, Weather
 
 OURS = {NOW_HEADER: "2026-01-01T00:00:00.000000+00:00"}
 WANTED = Request("POST", "/commands", b'{"commands":[]}')

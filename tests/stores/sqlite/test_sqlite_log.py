@@ -14,7 +14,7 @@ from holdfast.stores.sqlite import SqliteStore, store
 from holdfast.stores.sqlite.wal_cycle import cycle_reaching
 from holdfast.testing import ManualClock
 from holdfast.testing.conformance.harness import new_job
-from holdfast.testing.simvfs import SimVfs, available
+from support.simvfs import SimVfs, available
 
 is_available, reason = available()
 pytestmark = pytest.mark.skipif(not is_available, reason=reason)

@@ -26,10 +26,10 @@ from holdfast.model.commands import Enqueue
 from holdfast.model.times import later
 from holdfast.stores.http.store import HttpStore
 from holdfast.testing.conformance.harness import new_job
-from holdfast.testing.faultproxy import Fault, FaultProxy, Weather
 from holdfast.web.remote_store import feed as feeding
 from holdfast.web.remote_store import feed_pages
 from holdfast.web.server.write_buffer import HELD
+from support.faultproxy import Fault, FaultProxy, Weather
 
 pytestmark = pytest.mark.usefixtures("brief_pauses")
 

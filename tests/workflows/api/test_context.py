@@ -12,8 +12,8 @@ from holdfast.errors import InvalidValue, WorkflowCodeError
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Status
 from holdfast.model.workflows.work_items import QueueMessage
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
+from support.flows import START_MS, World
 
 
 class Payment(msgspec.Struct):

@@ -20,10 +20,10 @@ from holdfast.errors import (
 from holdfast.model.error_details import CANCELLED, DEAD, TIMEOUT, Category, ErrorDetails
 from holdfast.model.workflows.history import Status
 from holdfast.model.workflows.work_items import ActivityCompleted, ActivityFailed, ActivityOptions
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.api.idempotency import idempotency_key
 from holdfast.workflows.api.operations import child_id, demand_instance_id
+from support.flows import START_MS, World
 
 
 class Declined(Exception):

@@ -8,9 +8,9 @@ import pytest
 from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.errors import InvalidArguments, InvalidValue, WorkflowNotAllowed
 from holdfast.rules.jobs.retention import WORKFLOWS_S
-from holdfast.testing.flows import World
 from holdfast.workflows.api.definitions import Definitions
 from holdfast.workflows.api.workflow import Register, demand_outside
+from support.flows import World
 
 
 @pytest.fixture

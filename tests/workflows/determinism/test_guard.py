@@ -13,8 +13,8 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import WorkflowCodeError, WorkflowNotAllowed
 from holdfast.testing import assert_crash_safe, replay, use, virtual
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
+from support.flows import World
 
 app = Holdfast("memory:")
 

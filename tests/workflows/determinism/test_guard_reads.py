@@ -17,9 +17,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import WorkflowCodeError
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.determinism.guard import Guard
+from support.flows import World
 
 READS = {
     "time.time": (time.time, "hf.now"),  # noqa: TID251 - the mistake in question

@@ -9,9 +9,9 @@ from flowskit import kinds_of
 from holdfast.errors import NondeterminismError
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Status
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.runtime.execution import Execution
+from support.flows import START_MS, World
 
 
 def send(to: str) -> str:

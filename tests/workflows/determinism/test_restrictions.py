@@ -23,9 +23,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import WorkflowNotAllowed
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.determinism.garbage import is_collecting
+from support.flows import World
 
 
 def start_thread():

@@ -7,11 +7,11 @@ import msgspec
 from holdfast.errors import StepError
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.history import Event
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.api.error_conversion import details_of, rebuild
 from holdfast.workflows.replay.check import check_file
 from holdfast.workflows.replay.export import file_of, read_file, redacted, write_file
+from support.flows import World
 
 
 def test_redacted_file_does_not_quote_a_signal_that_was_set_aside():

@@ -12,7 +12,6 @@ from holdfast.model.error_details import Category, ErrorDetails
 from holdfast.model.workflows import event_kinds, work_items
 from holdfast.model.workflows.block_reasons import Blockage
 from holdfast.model.workflows.history import REPAIR_EVENT_ID, Event, OrchestrationItem, Status, TurnCommit
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.replay.fork import (
     before_failure,
@@ -25,6 +24,7 @@ from holdfast.workflows.replay.fork import (
 )
 from holdfast.workflows.runtime.completion import poison
 from holdfast.workflows.runtime.turn import run_turn
+from support.flows import World
 
 
 def story_in(world):

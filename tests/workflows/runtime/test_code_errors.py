@@ -10,10 +10,10 @@ import holdfast.workflows.api.context as hf
 from holdfast.errors import InvalidArguments, WorkflowCodeError
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.work_items import CancelInstance, TimerFired
-from holdfast.testing.flows import World
 from holdfast.workflows.runtime.code_errors import CODE_ERRORS, code_error_in
 from holdfast.workflows.runtime.execution import Execution
 from holdfast.workflows.runtime.outbox import Outbox
+from support.flows import World
 
 
 class OwnTypeError(TypeError):

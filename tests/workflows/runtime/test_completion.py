@@ -8,9 +8,9 @@ import pytest
 from holdfast.model.error_details import Category
 from holdfast.model.workflows.history import OrchestrationItem, Status
 from holdfast.model.workflows.work_items import QueueMessage, SubOrchFailed
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.runtime.completion import open_in, open_of, poison
+from support.flows import World
 
 
 def busy(world):

@@ -6,8 +6,8 @@ import gc
 import pytest
 from flowskit import kinds_of, run
 
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
+from support.flows import START_MS, World
 
 
 def result_of(main, **options):

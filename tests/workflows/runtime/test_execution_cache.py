@@ -1,8 +1,8 @@
 """Residents: kept until there are too many, and closed when they go."""
 
-from holdfast.testing.flows import World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.runtime.execution_cache import Residents
+from support.flows import World
 
 
 def suspended(name, function):

@@ -7,10 +7,10 @@ import pytest
 from flowskit import assert_alike, events, kinds_of, run
 
 from holdfast.errors import ActivityError, WorkflowNotAllowed
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.runtime import sync_adapter
 from holdfast.workflows.runtime.sync_adapter import Evicted
+from support.flows import START_MS, World
 
 
 def double_in(world):

@@ -13,9 +13,9 @@ from holdfast.errors import HistoryCorrupt, WorkflowNotAllowed
 from holdfast.model.error_details import CANCELLED, EXISTS
 from holdfast.model.workflows import event_kinds, work_items
 from holdfast.model.workflows.history import OrchestrationItem, Status
-from holdfast.testing.flows import START_MS, World
 from holdfast.workflows.api import context as hf
 from holdfast.workflows.runtime.turn import run_turn
+from support.flows import START_MS, World
 
 
 def item(messages, history=(), *, execution_id=1, instance="i", **rest):

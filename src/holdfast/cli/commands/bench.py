@@ -1,183 +1,186 @@
-"""`holdfast bench`: what this machine gives, beside the bare limit measured in the same run."""
+"""`holdfast bench`: how fast a store of this kind is in this place. One short run on a temporary store.
+
+Benchmarks that compare Holdfast with other systems are in `benchmarks/` of the repository, not in the package.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 import tempfile
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from holdfast.cli.render.output import encoded, output_options
-from holdfast.cli.render.terminal import put
-from holdfast.journal.filesystem import filesystem_kind
-from holdfast.testing.bench import Row, machine
+from holdfast.cli.render.output import encoded, output_for, output_options
+from holdfast.cli.render.tables import Column, lines
+from holdfast.cli.render.terminal import put, safe
+from holdfast.cli.store_access.target import store_option, target
+from holdfast.errors import InvalidOperation, NotFound
+from holdfast.model.workflows.instances import InstanceStatus
+from holdfast.stores.opening import StoreUrl, parse_url
+
+if TYPE_CHECKING:
+    from holdfast.workers.worker import Worker
+
+#: Bytes of one write before a sync.
+BLOCK = 4096
+#: Jobs in one call of `enqueue_many`.
+MANY = 1000
+#: Seconds between two looks at how much a worker has done.
+LOOK_S = 0.05
+#: Seconds that a worker may take to stop.
+STOP_S = 30.0
 
 
-@click.group()
-def bench() -> None:
-    """Measure, beside the bare limit of this machine."""
+class Row(NamedTuple):
+    """One measurement."""
+
+    name: str
+    rate: float
+    unit: str
+    meaning: str
 
 
-def _where(directory: str | None) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=".holdfast-bench-", dir=directory or ".")
-
-
-def _print(title: str, rows: Iterable[Row]) -> None:
-    click.echo(f"{title}   {machine()}")
-    click.echo(Row.heading())
-    for row in rows:
-        click.echo(row.line())
-
-
-_dir = click.option("--dir", "directory", type=click.Path(exists=True), help="Where to write; default: here.")
-
-
-@bench.command()
-@_dir
-def journal(directory: str | None) -> None:
-    """Group commit, replay, snapshots: ours beside a bare loop with the same bytes and syncs."""
-    from holdfast.testing.bench.journal import run  # noqa: PLC0415 - imported when called
-
-    with _where(directory) as place:
-        _print("journal", run(Path(place)))
-
-
-@bench.command()
-@_dir
-@click.option("--jobs", type=int, default=20_000, show_default=True, help="Jobs in each measurement.")
-@click.option("--full", is_flag=True, help="Also with 1,000,000 queued jobs: cost, memory, opening. Takes minutes.")
-def store(directory: str | None, jobs: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
-    """Enqueue, lease and complete on each store: ours beside the same bytes or SQL without our layers."""
-    from holdfast.testing.bench.store import run  # noqa: PLC0415 - imported when called
-
-    with _where(directory) as place:
-        _print("store", run(Path(place), jobs=jobs, full=full))
-
-
-@bench.command(name="dir")
-@_dir
-@click.option("--commits", type=click.IntRange(min=10), default=200, show_default=True, help="Commits of each kind.")
-@click.option("--full", is_flag=True, help="Also with 100,000 files. Takes a minute or two.")
-def dir_(directory: str | None, commits: int, full: bool) -> None:  # noqa: FBT001 - a flag of the command line
-    """Measure commits, opening, memory and leasing of `dir:`, with the floors its format promises."""
-    from holdfast.testing.bench.dir import run  # noqa: PLC0415 - imported when called
-
-    with _where(directory) as place:
-        sizes = (1_000, 10_000, 100_000) if full else (1_000, 10_000)
-        _print(f"dir   {filesystem_kind(place)}", run(Path(place), commits=commits, sizes=sizes))
-
-
-@bench.command()
-@_dir
+@click.command()
 @click.option(
-    "--schedules",
-    "count",
-    type=click.IntRange(min=2000),
-    default=100_000,
+    "--seconds",
+    type=click.FloatRange(min=0.1, max=600),
+    default=2.0,
     show_default=True,
-    help="Schedules there are.",
+    help="How long one measurement takes, at most.",
 )
-def schedules(directory: str | None, count: int) -> None:
-    """Measure what a tick costs with many schedules, beside a hundredth of them: as much as is due, no more."""
-    from holdfast.testing.bench.schedules import run  # noqa: PLC0415 - imported when called
-
-    with _where(directory) as place:
-        _print("schedules", run(Path(place), count=count))
-
-
-@bench.command()
-@_dir
-@click.option("--jobs", "count", type=click.IntRange(min=50), default=10_000, show_default=True, help="Jobs in a turn.")
-@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
-@click.option("--idle", type=float, default=10.0, show_default=True, help="Seconds to watch idle workers.")
 @output_options("table", "json")
-def jobs(directory: str | None, count: int, turns: int, idle: float, output: str) -> None:
-    """Enqueue to completed, enqueue to start, and idling: one worker process, beside Huey if it is installed."""
-    from holdfast.testing.bench.jobs import Sizes, peer, run  # noqa: PLC0415 - imported when called
+@store_option
+def bench(*, seconds: float, output: str) -> None:
+    """Measure how many syncs, enqueues, jobs and workflows a second a store like this one does.
 
-    sizes = Sizes(turns=turns, many=count, single=count // 5, latency=count // 50, idle_s=idle)
-    with _where(directory) as place:
-        kind, other = filesystem_kind(place), peer()
-        rows = list(run(Path(place), sizes))
+    It measures a temporary store of the same kind beside the named one, and removes it. The named store is not opened
+    and need not exist.
+    """
+    from holdfast.journal.filesystem import filesystem_kind  # noqa: PLC0415 - `--help` starts without it
+
+    url = target().url
+    where = _place(url)
+    rows = list(_measure(where, url.partition("?")[2], seconds))
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    filesystem = None if where.scheme == "memory" else filesystem_kind(_directory(where))
     if output == "json":
-        measured = [{**row._asdict(), "ratio": row.ratio} for row in rows]
-        put(encoded({"machine": machine(), "filesystem": kind, "beside": other, "rows": measured}))
+        measured = [row._asdict() for row in rows]
+        put(encoded({"store": url, "machine": machine, "filesystem": filesystem, "rows": measured}))
         return
-    put(f"jobs   {machine()}, {kind}")
-    put("beside " + (other or "nothing: Huey is not installed (`pip install huey`)"))
-    put(Row.heading("Huey" if other else ""))
-    for row in rows:
-        put(row.line())
+    put(", ".join(filter(None, (safe(url), filesystem, machine))))
+    columns = (Column("MEASURED"), Column("RATE", right=True), Column("MEANING"))
+    cells = [[row.name, f"{row.rate:,.0f} {row.unit}", row.meaning] for row in rows]
+    for line in lines(columns, cells, output_for(output).screen):
+        put(line)
 
 
-@bench.command()
-@_dir
-@click.option(
-    "--workflows", "count", type=click.IntRange(min=100), default=3000, show_default=True, help="Workflows in a turn."
-)
-@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each party.")
-@click.option("--scale", is_flag=True, help="Instead: one of 10,000 steps beside one of 10, a month, a long history.")
-@output_options("table", "json")
-def workflows(directory: str | None, count: int, turns: int, scale: bool, output: str) -> None:  # noqa: FBT001 - a flag
-    """Workflows from start to end with steps and activities: one worker process, beside DBOS if it is installed."""
-    from holdfast.testing.bench.workflows import Sizes, peer, run  # noqa: PLC0415 - imported when called
+def _place(url: str) -> StoreUrl:
+    """Take the URL apart. Raises InvalidOperation for a coordinator, NotFound if its directory does not exist."""
+    where = parse_url(url)
+    if where.is_elsewhere:
+        raise InvalidOperation(
+            f"{url} is a coordinator; `bench` measures a store on this machine. Nothing was done.",
+            hint="Run it on the coordinator's machine, with the URL that `holdfast serve` was given.",
+        )
+    if where.scheme != "memory" and not _directory(where).is_dir():
+        raise NotFound(f"Directory {_directory(where)} not found. Nothing was done.", hint="Check the path.")
+    return where
 
-    if scale:
-        _scale(directory, output)
+
+def _directory(where: StoreUrl) -> Path:
+    return Path(where.path).parent
+
+
+# --- measurements -----------------------------------------------------------------------------------------------------
+
+
+def _measure(where: StoreUrl, options: str, seconds: float) -> Iterator[Row]:
+    if where.scheme == "memory":
+        yield from _jobs("memory:", seconds)
+        yield _workflows("memory:", seconds)
         return
-    with _where(directory) as place:
-        kind, other = filesystem_kind(place), peer()
-        rows = list(run(Path(place), Sizes(turns=turns, many=count)))
-    if output == "json":
-        measured = [{**row._asdict(), "ratio": row.ratio} for row in rows]
-        put(encoded({"machine": machine(), "filesystem": kind, "beside": other, "rows": measured}))
-        return
-    put(f"workflows   {machine()}, {kind}")
-    put("beside " + (other or "nothing: DBOS is not installed (`pip install dbos`)"))
-    put(Row.heading("DBOS" if other else ""))
-    for row in rows:
-        put(row.line())
+    with tempfile.TemporaryDirectory(prefix=".holdfast-bench-", dir=_directory(where)) as folder:
+        yield _syncs(folder, seconds)
+        yield from _jobs(f"{where.scheme}:{folder}/jobs?{options}", seconds)
+        yield _workflows(f"{where.scheme}:{folder}/workflows?{options}", seconds)
 
 
-@bench.command()
-@_dir
-@click.option(
-    "--jobs", "count", type=click.IntRange(min=256), default=20_480, show_default=True, help="Jobs in a measurement."
-)
-@click.option("--soak", "soak_s", type=float, metavar="SECONDS", help="Instead: watch memory for so long, each store.")
-@output_options("table", "json")
-def serve(directory: str | None, count: int, soak_s: float | None, output: str) -> None:
-    """Measure a coordinator over HTTP: enqueues in batches and alone, workers, wake-ups, bytes, memory."""
-    from holdfast.testing.bench import serve as measured  # noqa: PLC0415 - imported when called
+def _syncs(folder: str, seconds: float) -> Row:
+    from holdfast.journal.filesystem import OsFS  # noqa: PLC0415 - `--help` starts without it
 
-    with _where(directory) as place:
-        kind = filesystem_kind(place)
-        if soak_s is not None:
-            rows = list(measured.soak(Path(place), measured.Sizes(soak_s=soak_s)))
-        else:
-            sizes = measured.Sizes(batched=count, alone=count // 3, threads=count // 6, worked=count // 6)
-            rows = list(measured.run(Path(place), sizes))
-    if output == "json":
-        shown = [{**row._asdict(), "ratio": row.ratio} for row in rows]
-        put(encoded({"machine": machine(), "filesystem": kind, "rows": shown}))
-        return
-    put(f"serve   {machine()}, {kind}")
-    put(Row.heading("local"))
-    for row in rows:
-        put(row.line())
+    fs, block = OsFS(folder), b"x" * BLOCK
+    handle = fs.open("syncs", "create")
+
+    def write() -> None:
+        fs.write(handle, block)
+        fs.sync(handle, metadata=False)
+
+    count, took = _repeat(write, seconds)
+    fs.close(handle)
+    return Row("disk sync", count / took, "syncs/s", "4 KB written and synced, one after the other")
 
 
-def _scale(directory: str | None, output: str) -> None:
-    from holdfast.testing.bench import flowscale  # noqa: PLC0415 - imported when called
+def _jobs(url: str, seconds: float) -> Iterator[Row]:
+    from holdfast.app.application import Holdfast  # noqa: PLC0415 - `--help` starts without it
 
-    with _where(directory) as place:
-        kind, rows = filesystem_kind(place), flowscale.run(Path(place), flowscale.Sizes())
-        if output == "json":
-            measured = [{**row._asdict(), "ratio": row.ratio} for row in rows]
-            put(encoded({"machine": machine(), "filesystem": kind, "rows": measured}))
-            return
-        put(f"workflows by size   {machine()}, {kind}")
-        put(Row.heading("of 10"))
-        for row in rows:
-            put(row.line())
+    with Holdfast(url) as hf:
+        task = hf.task(name="nothing")(_nothing)
+        single, took = _repeat(task.enqueue, seconds)
+        yield Row("enqueue", single / took, "jobs/s", "one job a call, from one thread")
+        calls, took = _repeat(lambda: task.enqueue_many([()] * MANY), seconds)
+        yield Row("enqueue_many", MANY * calls / took, "jobs/s", f"{MANY:,} jobs a call, from one thread")
+        worker = hf.worker()
+        rate = _worked(worker, lambda: worker.pump.reported, single + MANY * calls, seconds)
+        yield Row("drain", rate, "jobs/s", "one worker process completes those jobs")
+
+
+def _workflows(url: str, seconds: float) -> Row:
+    from holdfast.app.application import Holdfast  # noqa: PLC0415 - `--help` starts without it
+
+    with Holdfast(url) as hf:
+
+        @hf.workflow(name="one-step")
+        async def one_step() -> int:
+            return await hf.step(_nothing)
+
+        def ended() -> int:
+            with hf.engine.read() as view:
+                return view.flow_totals().instances.get(InstanceStatus.COMPLETED, 0)
+
+        started, _ = _repeat(one_step.start, seconds)
+        rate = _worked(hf.worker(), ended, started, seconds)
+    return Row("workflows", rate, "workflows/s", "one worker process runs workflows of one step")
+
+
+def _nothing() -> int:
+    return 1
+
+
+def _repeat(work: Callable[[], object], seconds: float) -> tuple[int, float]:
+    """Call `work` for so many seconds, at least once. Return how often, and how long it took."""
+    count, began = 0, time.perf_counter()
+    while not count or time.perf_counter() - began < seconds:
+        work()
+        count += 1
+    return count, time.perf_counter() - began
+
+
+def _worked(worker: Worker, done: Callable[[], int], total: int, seconds: float) -> float:
+    """Run a worker until `total` are done or so many seconds have passed, at least until one is. Return the rate."""
+    pause, began = threading.Event(), time.perf_counter()
+    worker.start()
+    while True:
+        pause.wait(LOOK_S)
+        worker.join(0)  # raises what a worker that failed ended with
+        count, took = done(), time.perf_counter() - began
+        if count >= total or (count and took >= seconds):
+            break
+    worker.stop()
+    worker.join(STOP_S)
+    return count / took

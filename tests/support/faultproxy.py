@@ -80,7 +80,7 @@ def first_time(fault: Fault, *, only: bytes = b"") -> Script:
 
 def seeded(seed: int, faults: Collection[Fault], share: float) -> Script:
     """Let a share of all requests meet one of `faults`, by dice that fall the same for the same seed."""
-    dice, choices = Random(seed), sorted(faults)  # noqa: S311 - it is to be predictable
+    dice, choices = Random(seed), sorted(faults)
 
     def script(_number: int, _request: bytes) -> Weather:
         return Weather(dice.choice(choices)) if dice.random() < share else FINE

@@ -17,7 +17,7 @@ from threading import RLock
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
-from holdfast.testing.sqliteshim import OpenedFile, failures, real_folder, shim, unavailable
+from support.sqliteshim import OpenedFile, failures, real_folder, shim, unavailable
 
 Kind = Literal["open", "create", "read", "write", "truncate", "sync", "size", "close", "delete", "access"]
 When = Literal["before", "after"]
@@ -146,7 +146,7 @@ class SimVfs:
 
         return self._step(Call("create" if file.is_new else "open", file.name), opened)
 
-    def read(self, name: str, size: int, at: int, real: Callable[[], int]) -> int:  # noqa: ARG002 - not listed
+    def read(self, name: str, size: int, at: int, real: Callable[[], int]) -> int:
         """Read."""
         return self._step(Call("read", name, at=at), lambda call: (real(), call))
 

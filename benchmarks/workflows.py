@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.testing.bench import Row
-from holdfast.testing.bench.flowparty import Measured
+from benchmarks import Row, child_env
+from benchmarks.flowparty import Measured
 
 #: Seconds that one measurement may take.
 PATIENCE_S = 300
@@ -48,10 +48,15 @@ def peer() -> str | None:
 def measure(place: Path, party: str, kind: str, size: int, count: int) -> Measured:
     """Measure once, in a process of its own."""
     place.mkdir()
-    words = [sys.executable, "-m", "holdfast.testing.bench.flowparty", party, str(place / "flows")]
+    words = [sys.executable, "-m", "benchmarks.flowparty", party, str(place / "flows")]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and module
-            [*words, kind, str(size), str(count)], stdout=subprocess.PIPE, timeout=PATIENCE_S, check=True, text=True
+            [*words, kind, str(size), str(count)],
+            env=child_env(),
+            stdout=subprocess.PIPE,
+            timeout=PATIENCE_S,
+            check=True,
+            text=True,
         )
     finally:
         shutil.rmtree(place, ignore_errors=True)

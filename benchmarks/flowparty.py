@@ -1,4 +1,4 @@
-"""One measurement of `bench workflows`, in a process of its own: so many workflows from start to end.
+"""One measurement of `benchmarks workflows`, in a process of its own: so many workflows from start to end.
 
 Ours: a worker with its defaults, and eight threads that start workflows, each start durable when it returns; or all of
 them started before the worker. The threads are those of another process, as a web server would be, where a store takes
@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import child_env
 from holdfast import Holdfast
 from holdfast.model.workflows.instances import InstanceStatus
 
@@ -90,9 +91,9 @@ def ours(url: str, kind: str, size: int, count: int, *, waiting: bool) -> Measur
 @contextmanager
 def _starter(url: str, kind: str, size: int, count: int) -> Iterator[Callable[[], None]]:
     """Give what makes another process, which is ready by then, start them all; it does not wait for that."""
-    words = [sys.executable, "-m", "holdfast.testing.bench.flowparty", STARTER, url, kind, str(size), str(count)]
+    words = [sys.executable, "-m", "benchmarks.flowparty", STARTER, url, kind, str(size), str(count)]
     with subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        words, env=child_env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

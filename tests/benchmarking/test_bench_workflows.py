@@ -4,9 +4,9 @@ import json
 
 from click.testing import CliRunner
 
-from holdfast.cli.root import cli
-from holdfast.testing.bench import flowscale, workflows
-from holdfast.testing.bench.flowparty import Measured
+from benchmarks import flowscale, workflows
+from benchmarks.commands import benchmarks
+from benchmarks.flowparty import Measured
 
 
 def test_every_workflow_of_a_measurement_ends(tmp_path):
@@ -28,7 +28,7 @@ def test_ours_stand_beside_the_peer_if_there_is_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(workflows, "measure", measure)
     monkeypatch.setattr(workflows, "peer", lambda: "DBOS 0")
-    answer = CliRunner().invoke(cli, ["bench", "workflows", "--dir", str(tmp_path), "--turns", "1", "-o", "json"])
+    answer = CliRunner().invoke(benchmarks, ["workflows", "--dir", str(tmp_path), "--turns", "1", "-o", "json"])
     assert answer.exit_code == 0, answer.output
     rows = {row["name"]: row for row in json.loads(answer.stdout)["rows"]}
     assert len(rows) == 18
@@ -43,7 +43,7 @@ def test_ours_stand_beside_the_peer_if_there_is_one(tmp_path, monkeypatch):
 def test_without_a_peer_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(workflows, "measure", lambda *_asked: Measured(1.0, 1.0))
     monkeypatch.setattr(workflows, "find_spec", lambda _name: None)
-    answer = CliRunner().invoke(cli, ["bench", "workflows", "--dir", str(tmp_path), "--turns", "1"])
+    answer = CliRunner().invoke(benchmarks, ["workflows", "--dir", str(tmp_path), "--turns", "1"])
     assert answer.exit_code == 0, answer.output
     assert "DBOS is not installed" in answer.stdout
     assert "MISSED" not in answer.stdout, "there is nothing it could have missed"
@@ -65,9 +65,9 @@ def test_what_grows_with_size_is_called_missed(tmp_path, monkeypatch):
     monkeypatch.setattr(flowscale, "month", lambda: 0.5)
     monkeypatch.setattr(flowscale, "reopened", lambda _url, _events: 1.0)
     monkeypatch.setattr(flowscale, "each_s", lambda _url, kind, size, _count: size if kind == "steps" else 1.0)
-    answer = CliRunner().invoke(cli, ["bench", "workflows", "--scale", "--dir", str(tmp_path), "-o", "json"])
+    answer = CliRunner().invoke(benchmarks, ["workflows", "--scale", "--dir", str(tmp_path), "-o", "json"])
     assert answer.exit_code == 0, answer.output
     held = {row["name"]: row["holds"] for row in json.loads(answer.stdout)["rows"]}
     assert held["sqlite: one of 10,000 steps"] is False
     assert held["dir: one of 5,000 activities"] is True
-    assert "MISSED" in CliRunner().invoke(cli, ["bench", "workflows", "--scale", "--dir", str(tmp_path)]).stdout
+    assert "MISSED" in CliRunner().invoke(benchmarks, ["workflows", "--scale", "--dir", str(tmp_path)]).stdout

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli.root import cli
-from holdfast.testing.bench import jobs
+from benchmarks import jobs
+from benchmarks.commands import benchmarks
 
 
 def test_every_party_of_the_benchmark_finishes_all_its_jobs(tmp_path):
     answer = CliRunner().invoke(
-        cli, ["bench", "jobs", "--dir", str(tmp_path), "--jobs", "50", "--turns", "1", "--idle", "0.1", "-o", "json"]
+        benchmarks, ["jobs", "--dir", str(tmp_path), "--jobs", "50", "--turns", "1", "--idle", "0.1", "-o", "json"]
     )
     assert answer.exit_code == 0, answer.output
     found = json.loads(answer.stdout)
@@ -32,7 +32,7 @@ def test_without_a_peer_ours_is_measured_alone_and_that_is_said(tmp_path, monkey
     asked = []
     monkeypatch.setattr(jobs, "_idle_of", lambda kind, _place, _seconds: asked.append(kind) or (0.0, 0.0))
     monkeypatch.setattr(jobs, "Stage", partial(Quick, asked))
-    answer = CliRunner().invoke(cli, ["bench", "jobs", "--dir", str(tmp_path), "--jobs", "50", "--turns", "1"])
+    answer = CliRunner().invoke(benchmarks, ["jobs", "--dir", str(tmp_path), "--jobs", "50", "--turns", "1"])
     assert answer.exit_code == 0, answer.output
     assert "Huey is not installed" in answer.stdout
     assert asked == ["sqlite", "sqlite", "wal", "sqlite", "wal", "sqlite"]

@@ -22,13 +22,13 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from benchmarks import Row, child_env
+from benchmarks.callers import Callers, Measured
+from benchmarks.jobs import Process
 from holdfast import Holdfast, Retention
 from holdfast.engine.engine import Engine
 from holdfast.stores.http.wire import MOST_COMMANDS
 from holdfast.stores.opening import open_store
-from holdfast.testing.bench import Row
-from holdfast.testing.bench.callers import Callers, Measured
-from holdfast.testing.bench.jobs import Process
 
 SCHEMES = ("wal", "sqlite")
 #: The command line, by the same interpreter.
@@ -112,12 +112,11 @@ class Calling:
     """A process of callers."""
 
     def __init__(self, coordinator: Coordinator) -> None:
-        env = {**os.environ, "HOLDFAST_ACCESS_TOKEN": coordinator.access_token}
         self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "holdfast.testing.bench.callers", coordinator.url],
+            [sys.executable, "-m", "benchmarks.callers", coordinator.url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=env,
+            env=child_env(HOLDFAST_ACCESS_TOKEN=coordinator.access_token),
             text=True,
         )
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.app.tasks.signature_codec import SignatureCodec
-from holdfast.model.error_details import ErrorDetails
 from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.event_kinds import AnyKind
 from holdfast.model.workflows.history import Event, KvEntry, OrchestrationItem, Status, TurnCommit, activity_key
@@ -30,6 +29,7 @@ from holdfast.model.workflows.work_items import (
     WorkItem,
     goes_to,
 )
+from holdfast.testing.turning import RunsSteps
 from holdfast.workflows.api.definitions import Codec, Definition, Definitions
 from holdfast.workflows.api.error_conversion import details_of
 from holdfast.workflows.api.idempotency import running_key
@@ -68,32 +68,6 @@ class Row(msgspec.Struct):
     messages: list[tuple[int, int, WorkItem]] = []
 
 
-class RunsSteps:
-    """Runs the steps of workflows, where it is asked to."""
-
-    def run_step(self, call: StepCall) -> str | ErrorDetails:
-        """Run a step's function, and give its outcome."""
-        token = running_key.set(lambda: call.idempotency_key)
-        try:
-            value = self.run_async(call.function(*call.args, **call.kwargs))
-        except Exception as problem:  # noqa: BLE001 - users' code: whatever it raises is its outcome
-            return call.failure(problem)
-        finally:
-            running_key.reset(token)
-        return call.outcome(value)
-
-    def run_async(self, value: Any) -> Any:
-        """Run a coroutine that waits for nothing: time in here passes only when all is idle. Leave others alone."""
-        if not asyncio.iscoroutine(value):
-            return value
-        try:
-            value.send(None)
-        except StopIteration as end:
-            return end.value
-        value.close()
-        raise AssertionError("a step or activity of this world may not wait")
-
-
 class World(RunsSteps):
     """Definitions, a provider and workers, all under one seed."""
 
@@ -125,7 +99,7 @@ class World(RunsSteps):
         #: Calls of activities and steps, by name, in order.
         self.called: list[str] = []
         self.turn: Turn | None = None
-        self._rng = random.Random(seed)  # noqa: S311 - to be repeatable is its purpose
+        self._rng = random.Random(seed)
         self._sticky = sticky
         self._batches = batches
         self._crashes = set(crashes)
@@ -390,6 +364,17 @@ class World(RunsSteps):
                         row.kv.clear()
                     case _:
                         pass
+
+    def run_async(self, value: Any) -> Any:
+        """Run a coroutine that waits for nothing: time in here passes only when all is idle. Leave others alone."""
+        if not asyncio.iscoroutine(value):
+            return value
+        try:
+            value.send(None)
+        except StopIteration as end:
+            return end.value
+        value.close()
+        raise AssertionError("a step or activity of this world may not wait")
 
     # --- activities ---------------------------------------------------------------------------------------------------
 

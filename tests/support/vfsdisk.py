@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.testing.simdisk import Change, Dir, File, Loss, Names, PowerCut, walk
-from holdfast.testing.simvfs import Call
+from support.simvfs import Call
 
 
 class VfsDisk:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks import Row, median, seconds, seconds_of
 from holdfast.engine.engine import Engine
-from holdfast.journal.filesystem import OsFS, atomic_write
+from holdfast.journal.filesystem import Handle, OsFS, atomic_write
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.jobs import Job, JobStatus
@@ -27,9 +28,7 @@ from holdfast.stores.dir.format import job_file
 from holdfast.stores.dir.format.file_names import name_of
 from holdfast.stores.dir.format.record_files import COMPLETED
 from holdfast.stores.dir.format.record_text import pretty
-from holdfast.testing.bench import Row, median, seconds, seconds_of
 from holdfast.testing.clock import START
-from holdfast.testing.unsynced import Unsynced
 
 #: Floors on a local SSD, and their meaning.
 SINGLE, OPEN_S, LEASE_MS = 100.0, 3.0, 10.0
@@ -123,13 +122,23 @@ def _openings(directory: Path, size: int) -> Iterator[Row]:
     shutil.rmtree(place)
 
 
+class _Unsynced(OsFS):
+    """Real files without syncs, to fill a store quickly."""
+
+    def sync(self, h: Handle, *, metadata: bool) -> None:
+        """Do nothing."""
+
+    def sync_dir(self, path: str) -> None:
+        """Do nothing."""
+
+
 def _fill(place: Path, completed: int, pending: int) -> None:
     """Make a store with so many files, without waiting for the disk."""
-    engine = Engine(DirStore.open(place, fs=Unsynced(place, create=True)))
+    engine = Engine(DirStore.open(place, fs=_Unsynced(place, create=True)))
     for at in range(0, pending, 500):
         engine.ask(Enqueue(jobs=_jobs(f"p{at}-", min(500, pending - at))))
     engine.close()
-    fs, when = Unsynced(place / "data"), stamp(START)
+    fs, when = _Unsynced(place / "data"), stamp(START)
     for number in range(completed):
         job_id = JobId(f"019b76da-a800-7000-8000-{number:012}")
         done = Job(job_id, "send", PARAMS, when, status=JobStatus.COMPLETED, position=100, finished_at=when, seq=1)
@@ -142,7 +151,7 @@ def _fill(place: Path, completed: int, pending: int) -> None:
 def _leasing(directory: Path, pending: int) -> Row:
     """Lease one of many that wait: what it costs beside the disk."""
     place = directory / "leasing"
-    engine = Engine(DirStore.open(place, fs=Unsynced(place, create=True)))
+    engine = Engine(DirStore.open(place, fs=_Unsynced(place, create=True)))
     for at in range(0, pending, 1000):
         engine.ask(Enqueue(jobs=_jobs(f"{at}-", min(1000, pending - at))))
     took = median(lambda: seconds_of(lambda: _lease(engine, 1)), 51) * 1000

@@ -1,4 +1,4 @@
-"""One process of `bench serve`: callers of a coordinator, told by lines what to do; each is answered by a line of JSON.
+"""One process of `benchmarks serve`: callers of a coordinator. It reads a command a line and answers in JSON.
 
 What is measured goes over HTTP with an access token. `batched` and `threads` use our own client, the rest thin
 connections, so that the server is what limits them.
@@ -18,14 +18,14 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
+from benchmarks.mixed import mixed_round
+from benchmarks.raw import Connection
 from holdfast import Holdfast
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Leased
 from holdfast.stores.http.store import HttpStore
 from holdfast.stores.http.wire import MOST_COMMANDS, Commands, LeaseWish, Outcomes, encode
-from holdfast.testing.bench.mixed import mixed_round
-from holdfast.testing.bench.raw import Connection
 
 #: Leases of one request, and completions of one.
 GRANTS = 100

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks import Row, median, seconds, seconds_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.maintenance import next_wake
 from holdfast.engine.schedule_rounds import fire_due
@@ -17,7 +18,6 @@ from holdfast.model.commands import PutSchedule
 from holdfast.model.schedules import NewSchedule, Overlap
 from holdfast.model.times import stamp
 from holdfast.stores.opening import open_store
-from holdfast.testing.bench import Row, median, seconds, seconds_of
 from holdfast.testing.clock import START, ManualClock
 
 #: Schedules made with one commit.

@@ -1,4 +1,4 @@
-"""One process of `bench jobs`: a producer or a worker, of Holdfast or of a peer, told by lines what to do.
+"""One process of `benchmarks jobs`: a producer or a worker, of Holdfast or of a peer, told by lines what to do.
 
 Times are the machine's monotonic clock, which all processes share. A handler that ticks writes the time of its start
 into a pipe; the producer of latency jobs reads it there, so nobody polls while times are taken.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.dir import run
 from holdfast.journal import filesystem
-from holdfast.testing.bench.dir import run
 
 
 def test_every_row_is_measured(tmp_path, monkeypatch):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from benchmarks.raw import Connection
 from holdfast.model.commands import Complete, Enqueue, Fail, Lease
 from holdfast.model.outcomes import Leased
 from holdfast.stores.http.wire import Commands, Heartbeat, HeldLease, LeaseWish, encode
-from holdfast.testing.bench.raw import Connection
 
 #: Requests of one round.
 REQUESTS = 16

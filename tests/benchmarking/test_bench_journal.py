@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.testing.bench import Row, journal
+from benchmarks import Row, journal
 
 
 def test_the_log_adds_no_more_than_the_contract_allows_to_a_record(tmp_path, monkeypatch):

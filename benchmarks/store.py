@@ -18,12 +18,12 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks import Row, median, seconds, seconds_of
 from holdfast.engine.engine import Engine
 from holdfast.model.commands import Complete, Enqueue, Lease, NewJob
 from holdfast.model.ids import JobId
 from holdfast.model.outcomes import Leased
 from holdfast.stores.opening import open_store
-from holdfast.testing.bench import Row, median, seconds, seconds_of
 
 BATCH = 100
 _PARAMS = msgspec.Raw(b'{"to":"someone@example.com","subject":"hello"}')

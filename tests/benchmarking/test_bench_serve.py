@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.testing.bench import serve
+from benchmarks import serve
 
 SMALL = serve.Sizes(
     batched=256, alone=32, threads=16, worked=100, latency=2, callers=4, rounds=2, pace_s=0, filling=256

@@ -17,9 +17,9 @@ from types import SimpleNamespace
 
 import msgspec
 
+from benchmarks import Row, seconds, seconds_of
 from holdfast.journal import Journal, JournalOptions
 from holdfast.journal.zstd import compressor, decompressor
-from holdfast.testing.bench import Row, seconds, seconds_of
 
 NOW = datetime(2026, 2, 5, 10, 11, 12, tzinfo=UTC)
 ROUNDS = 5

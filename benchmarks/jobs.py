@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple, Self
 
-from holdfast.testing.bench import Row
+from benchmarks import Row, child_env
 
 #: How long a party has to end, seconds.
 PATIENCE_S = 120
@@ -49,11 +49,11 @@ class Process:
     def __init__(self, kind: str, path: Path, ticks: tuple[int, int], access_token: str = "") -> None:
         out, into = ticks
         self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "holdfast.testing.bench.party", kind, str(path), str(into), str(out)],
+            [sys.executable, "-m", "benchmarks.party", kind, str(path), str(into), str(out)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=ticks,
-            env={**os.environ, "HOLDFAST_ACCESS_TOKEN": access_token},
+            env=child_env(HOLDFAST_ACCESS_TOKEN=access_token),
             text=True,
         )
         self.pid = self._child.pid

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import Row, seconds
 from holdfast.app.application import Holdfast
 from holdfast.app.workflows.workflow import Workflow
-from holdfast.testing.bench import Row, seconds
 from holdfast.testing.worlds import virtual
 
 #: Seconds after which a measurement that hangs is given up.

@@ -1,9 +1,9 @@
 """A process to be killed: producers and workers on one store, telling everything they send and hear.
 
-Run as `python -m holdfast.testing.crash URL NAME [half]`. Four threads create jobs, four lease, run and report them.
-Each line goes to standard output in one write, before or after the call it speaks of, so that what was acknowledged is
-known to the parent even if the next instruction is the last. `Child` starts one and kills it after so many
-acknowledgements, or, with `half` and `wal:`, in the middle of a large write.
+Run as `python -m support.crash URL NAME [half]`. Four threads create jobs, four lease, run and report them. Each line
+goes to standard output in one write, before or after the call it speaks of, so that what was acknowledged is known to
+the parent even if the next instruction is the last. `Child` starts one and kills it after so many acknowledgements, or,
+with `half` and `wal:`, in the middle of a large write.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from holdfast.model.jobs import Backoff, RetryMode
 from holdfast.model.outcomes import Grant, Leased, Refusal
 from holdfast.stores.opening import open_store, parse_url
 from holdfast.stores.wal import WalStore
-from holdfast.testing.oracle import Oracle
+from support import child_env
+from support.oracle import Oracle
 
 PRODUCERS = WORKERS = 4
 #: Jobs a producer makes before it rests; a child is meant to be killed long before.
@@ -137,7 +138,7 @@ def main(url: str, name: str, *modes: str) -> None:
 
     def run(action: Callable[[Engine, str, Random], None], label: str) -> None:
         try:
-            action(engine, label, Random(label))  # noqa: S311 - chance for a test, no secret
+            action(engine, label, Random(label))
         except StoreError as error:
             tell("trouble", label, error)
 
@@ -156,8 +157,9 @@ class Child:
         """Start it; what it tells goes to the oracle. With the mode `half` it stops in its first large write."""
         self.name = name
         self._oracle = oracle
-        self._process = subprocess.Popen(  # noqa: S603 - our own module, with arguments of the test
-            [sys.executable, "-m", "holdfast.testing.crash", url, name, *modes],
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.crash", url, name, *modes],
+            env=child_env(),
             stdout=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
         )

@@ -1,7 +1,7 @@
 """Benchmarks: ours beside the bare limit of the same machine, in the same run. Ratios travel; rates do not.
 
-`holdfast bench` prints them. A row says what was measured, ours, the bare limit, and what we require; nothing here
-fails a build, because a busy machine is no bug.
+`python -m benchmarks NAME`, from the top of the repository, prints them. A row says what was measured, ours, the bare
+limit, and what we require; nothing here fails a build, because a busy machine is no bug.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
+_TOP = str(Path(__file__).parents[1])
 _TEXT = "{:<46} {:>14} {:>14} {:>8}  {:<22} {}"
 
 
@@ -71,3 +73,9 @@ def median(measure: Callable[[], float], times: int = 5) -> float:
 def machine() -> str:
     """Name what the figures were measured on."""
     return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+
+
+def child_env(**variables: str) -> dict[str, str]:
+    """Return this process's environment, with `variables`, for a child process that imports `benchmarks`."""
+    path = os.pathsep.join(filter(None, (_TOP, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, **variables}
