@@ -14,7 +14,7 @@ from holdfast.app.tasks.signature_codec import SignatureCodec
 from holdfast.app.workflows.commands import signal_command
 from holdfast.errors import InvalidValue, WorkflowFinished
 from holdfast.model.outcomes import Done, Refusal
-from holdfast.model.workflows.commands import Misfit
+from holdfast.model.workflows.commands import SignalMismatch
 from holdfast.model.workflows.instances import InstanceStatus
 from holdfast.workflows.api.definitions import Definitions
 
@@ -254,8 +254,8 @@ def test_repeat_of_a_signal_that_was_taken_is_answered_as_the_first_time(hf, ord
 
 def test_sender_has_no_say_in_who_refuses_a_signal(hf, order):
     order.start(id="o-1")
-    claimed = Misfit(workflow="order", signal="paid", problem="so it says")
-    command = msgspec.structs.replace(signal_command("o-1", "paid", "{}"), misfits=(claimed,))
+    claimed = SignalMismatch(workflow="order", signal="paid", problem="so it says")
+    command = msgspec.structs.replace(signal_command("o-1", "paid", "{}"), signal_mismatches=(claimed,))
     assert hf.engine.submit(command) == Done()
 
 

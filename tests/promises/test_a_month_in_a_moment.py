@@ -16,7 +16,7 @@ DAY = 86_400
 DAYS = 30
 #: What one day may cost: a timer, a step, a fire, another workflow with a signal and an activity. A million calls of
 #: Python functions take some seconds, so that a month stays below its one.
-COMMITS, CALLS = 25, 10_000
+COMMITS, CALLS = 25, 12_000
 
 
 def application() -> Holdfast:

@@ -32,12 +32,12 @@ from holdfast.model.workflows.commands import (
     ImportInstance,
     KeyWish,
     Metadata,
-    Misfit,
     NewActivity,
     NewEvent,
     NewMessage,
     ResetInstance,
     SendMessage,
+    SignalMismatch,
     StartActivity,
     StartInstance,
     TellInstance,
@@ -58,7 +58,7 @@ from holdfast.model.workflows.work_items import (
     start_digest,
 )
 from holdfast.rules.field_checks import shown
-from holdfast.rules.workflows.signal_types import misfits
+from holdfast.rules.workflows.signal_types import find_signal_mismatches
 from holdfast.stores.sidecar.protocol import Blobs
 
 replace = msgspec.structs.replace
@@ -83,7 +83,9 @@ def admitted_flow(command: FlowCommand, blobs: Blobs, workers: Workers | None = 
             return replace(command, message=_message(message, blobs, "item"))
         case TellInstance(message=message):
             return replace(
-                command, message=_message(message, blobs, "item"), misfits=_misfits((message,), "item", workers)
+                command,
+                message=_message(message, blobs, "item"),
+                signal_mismatches=_signal_mismatches((message,), "item", workers),
             )
         case AnswerDecision():
             return _answer(command, blobs)
@@ -92,7 +94,7 @@ def admitted_flow(command: FlowCommand, blobs: Blobs, workers: Workers | None = 
                 command,
                 message=_message(command.message, blobs, "item"),
                 signals=tuple(_message(signal, blobs, "signals") for signal in command.signals),
-                misfits=_misfits(command.signals, "signals", workers),
+                signal_mismatches=_signal_mismatches(command.signals, "signals", workers),
             )
         case AckTurn():
             return admitted_ack(command, blobs)
@@ -191,14 +193,16 @@ def _message(new: NewMessage, blobs: Blobs, field: str) -> NewMessage:
     return _described(_item(new.item, field), blobs)
 
 
-def _misfits(messages: Sequence[NewMessage], field: str, workers: Workers | None) -> tuple[Misfit, ...]:
+def _signal_mismatches(
+    messages: Sequence[NewMessage], field: str, workers: Workers | None
+) -> tuple[SignalMismatch, ...]:
     """Say which workflows refuse one of these signals, by the types that live workers publish."""
     items = [_item(message.item, field) for message in messages] if workers is not None else []
     signals = [item for item in items if isinstance(item, QueueMessage)]
     if workers is None or not signals:
         return ()
     live = workers()
-    return tuple(misfit for signal in signals for misfit in misfits(live, signal.name, signal.data))
+    return tuple(mismatch for signal in signals for mismatch in find_signal_mismatches(live, signal.name, signal.data))
 
 
 def _answer(command: AnswerDecision, blobs: Blobs) -> AnswerDecision:

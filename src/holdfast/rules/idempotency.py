@@ -89,8 +89,10 @@ def _digest(command: Command) -> str:
         return hashlib.sha256(f"{command.actor}\n{command.request}".encode("utf-8", "backslashreplace")).hexdigest()[
             :32
         ]
-    if isinstance(command, StartInstance | TellInstance) and command.misfits:
-        command = msgspec.structs.replace(command, misfits=())  # workers come and go between a command and its repeat
+    if isinstance(command, StartInstance | TellInstance) and command.signal_mismatches:
+        command = msgspec.structs.replace(
+            command, signal_mismatches=()
+        )  # workers come and go between a command and its repeat
     reason: str | None = getattr(command, "reason", None)  # who gives a turn back need not say why
     if reason is not None and not reason.isascii():
         # The one free text of an edit: it may hold lone surrogates, which cannot be encoded as they are.

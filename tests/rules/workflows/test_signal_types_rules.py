@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.model.times import Timestamp
 from holdfast.model.workers import WorkerInfo, WorkerState
 from holdfast.rules.workflows import signal_types
-from holdfast.rules.workflows.signal_types import misfits, mismatch
+from holdfast.rules.workflows.signal_types import find_signal_mismatches, schema_problem
 
 Meta = msgspec.Meta
 
@@ -117,7 +117,7 @@ SCHEMAS = [schema(kind) for kind in TYPES]
 
 @given(VALUES, st.integers(0, len(TYPES) - 1))
 def test_nothing_is_refused_that_the_type_takes(value, number):
-    problem = mismatch(SCHEMAS[number], value)
+    problem = schema_problem(SCHEMAS[number], value)
     if problem is not None:
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(msgspec.json.encode(value), type=TYPES[number])
@@ -152,7 +152,7 @@ def test_nothing_is_refused_that_the_type_takes(value, number):
     ],
 )
 def test_wrong_data_is_told_with_its_path(kind, value, said):
-    problem = mismatch(schema(kind), value)
+    problem = schema_problem(schema(kind), value)
     assert problem is not None
     assert problem.startswith(said) if said.endswith("of") else problem == said
 
@@ -175,7 +175,7 @@ def test_wrong_data_is_told_with_its_path(kind, value, said):
 )
 def test_schema_that_leads_nowhere_refuses_nothing(text):
     for value in (1, "x", [1], {"a": 1}, None):
-        assert mismatch(msgspec.Raw(text), value) is None
+        assert schema_problem(msgspec.Raw(text), value) is None
 
 
 def test_check_of_a_hostile_schema_ends(monkeypatch):
@@ -185,7 +185,7 @@ def test_check_of_a_hostile_schema_ends(monkeypatch):
     for _ in range(40):
         value = [value]
     text = msgspec.json.encode({"$ref": "#/$defs/A", "$defs": {"A": both}})
-    assert mismatch(msgspec.Raw(text), value) is None
+    assert schema_problem(msgspec.Raw(text), value) is None
 
 
 # --- which workers judge ----------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def worker(**declared):
 
 
 def found(*workers, data="1"):
-    return {one.version for one in misfits(workers, "paid", data)}
+    return {one.version for one in find_signal_mismatches(workers, "paid", data)}
 
 
 def test_signal_is_refused_by_version_and_for_the_newest():

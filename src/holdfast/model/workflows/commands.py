@@ -40,7 +40,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     digest: str | None = None
 
 
-class Misfit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class SignalMismatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A workflow whose live workers refuse the data of a signal, because of their type."""
 
     workflow: str
@@ -297,7 +297,7 @@ class StartInstance(FlowOrder, frozen=True, kw_only=True, tag="start_instance"):
     #: The access token that asks for it; None: somebody of this machine.
     submitted_by: str | None = None
     #: Who refuses one of the signals: worked out from what live workers publish, whatever the sender says.
-    misfits: tuple[Misfit, ...] = ()
+    signal_mismatches: tuple[SignalMismatch, ...] = ()
 
 
 class TellInstance(FlowOrder, frozen=True, kw_only=True, tag="tell_instance"):
@@ -307,7 +307,7 @@ class TellInstance(FlowOrder, frozen=True, kw_only=True, tag="tell_instance"):
     #: How long it is kept for an instance that is not there yet; None: it must be there.
     hold_s: float | None = None
     #: Who refuses the signal: worked out from what live workers publish, whatever the sender says.
-    misfits: tuple[Misfit, ...] = ()
+    signal_mismatches: tuple[SignalMismatch, ...] = ()
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,7 +16,7 @@ from holdfast.errors import InvalidValue
 from holdfast.model.outcomes import Refusal, refuse
 from holdfast.model.payloads import path_step
 from holdfast.model.workers import WorkerInfo, WorkerState
-from holdfast.model.workflows.commands import Misfit
+from holdfast.model.workflows.commands import SignalMismatch
 
 #: Values inside a value that are compared with a schema; also bounds what a hostile schema may cost.
 MAX_CHECKS = 100_000
@@ -52,7 +52,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
 # --- who refuses a signal ---------------------------------------------------------------------------------------------
 
 
-def misfits(workers: Iterable[WorkerInfo], name: str, data: str) -> tuple[Misfit, ...]:
+def find_signal_mismatches(workers: Iterable[WorkerInfo], name: str, data: str) -> tuple[SignalMismatch, ...]:
     """Name the workflows whose live workers all refuse these data for the signal `name`.
 
     With `version=None` for an instance that no version has begun yet: each worker would begin it with its newest.
@@ -70,7 +70,7 @@ def misfits(workers: Iterable[WorkerInfo], name: str, data: str) -> tuple[Misfit
         for key, problem in _verdicts(worker, name, value).items():
             verdicts.setdefault(key, []).append(problem)
     return tuple(
-        Misfit(workflow=workflow, version=version, signal=name, problem=problems[0][:MAX_PROBLEM])
+        SignalMismatch(workflow=workflow, version=version, signal=name, problem=problems[0][:MAX_PROBLEM])
         for (workflow, version), problems in verdicts.items()
         if problems[0] is not None and None not in problems
     )
@@ -82,28 +82,28 @@ def _verdicts(worker: WorkerInfo, name: str, value: Any) -> dict[tuple[str, str 
     for code in worker.workflows:  # oldest version first: the newest stays
         workflow, _, version = code.rpartition(" ")
         schema = worker.signals.get(code, {}).get(name)
-        found[workflow, version] = found[workflow, None] = None if schema is None else mismatch(schema, value)
+        found[workflow, version] = found[workflow, None] = None if schema is None else schema_problem(schema, value)
     return found
 
 
-def refused(misfit: Misfit, instance_id: str, undone: str = "Nothing was sent.") -> Refusal:
+def refused(mismatch: SignalMismatch, instance_id: str, undone: str = "Nothing was sent.") -> Refusal:
     """Build the refusal of a signal."""
     return refuse(
         InvalidValue,
-        f"signal {misfit.signal!r} to instance {instance_id!r}: workflow {misfit.workflow!r} does not take these data: "
-        f"{misfit.problem}. {undone}",
+        f"signal {mismatch.signal!r} to instance {instance_id!r}: workflow {mismatch.workflow!r} does not take this: "
+        f"{mismatch.problem}. {undone}",
         hint="Send data of the type that the workflow declares for this signal.",
         field="data",
         instance=instance_id,
-        signal=misfit.signal,
-        workflow=misfit.workflow,
+        signal=mismatch.signal,
+        workflow=mismatch.workflow,
     )
 
 
 # --- a value and a schema ---------------------------------------------------------------------------------------------
 
 
-def mismatch(schema: msgspec.Raw, value: Any) -> str | None:
+def schema_problem(schema: msgspec.Raw, value: Any) -> str | None:
     """Say where a decoded JSON value differs from a JSON schema, as msgspec would; None if it fits, as far as known."""
     try:
         read = msgspec.json.decode(schema)

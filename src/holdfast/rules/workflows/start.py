@@ -10,7 +10,7 @@ from __future__ import annotations
 from holdfast.errors import WorkflowAlreadyStarted, WorkflowFinished, WorkflowNotFound
 from holdfast.model.outcomes import Begun, Done, Refusal, refuse
 from holdfast.model.times import Timestamp
-from holdfast.model.workflows.commands import Misfit, NewMessage, StartInstance, TellInstance
+from holdfast.model.workflows.commands import NewMessage, SignalMismatch, StartInstance, TellInstance
 from holdfast.model.workflows.instances import OVER, Instance, InstanceStatus
 from holdfast.model.workflows.work_items import QueueMessage
 from holdfast.rules.decision import Decision, answer
@@ -27,9 +27,9 @@ def decide_start(state: State, command: StartInstance, now: Timestamp) -> Decisi
         if having[1] == new.digest:
             return answer(Begun(instance_id=new.instance_id, created=False))
         return answer(_already(new, having[0]))
-    misfit = _misfit(command, new.orchestration, new.version)
-    if misfit is not None:
-        return answer(refused(misfit, new.instance_id, "Nothing was started."))
+    mismatch = _mismatch_for(command, new.orchestration, new.version)
+    if mismatch is not None:
+        return answer(refused(mismatch, new.instance_id, "Nothing was started."))
     post = Post(state, command, now)
     for message in (new, *command.signals):
         post.send(message, submitted_by=command.submitted_by)
@@ -74,16 +74,20 @@ def decide_tell(state: State, command: TellInstance, now: Timestamp) -> Decision
                 instance=new.instance_id,
             )
         )
-    misfit = _misfit(command, *_code_of(state, instance, new.instance_id)) if command.misfits else None
-    if misfit is not None:
-        return answer(refused(misfit, new.instance_id))
+    mismatch = (
+        _mismatch_for(command, *_code_of(state, instance, new.instance_id)) if command.signal_mismatches else None
+    )
+    if mismatch is not None:
+        return answer(refused(mismatch, new.instance_id))
     post = Post(state, command, now)
     post.send(new, hold_s=command.hold_s)
     return answer(Done(), *post.events)
 
 
-def _misfit(command: StartInstance | TellInstance, workflow: str | None, version: str | None) -> Misfit | None:
-    found = (one for one in command.misfits if one.workflow == workflow and one.version == version)
+def _mismatch_for(
+    command: StartInstance | TellInstance, workflow: str | None, version: str | None
+) -> SignalMismatch | None:
+    found = (one for one in command.signal_mismatches if one.workflow == workflow and one.version == version)
     return next(found, None)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import InvalidValue
 from holdfast.json_decoders import reader_of, schema_of
-from holdfast.model.workflows.commands import Misfit
+from holdfast.model.workflows.commands import SignalMismatch
 from holdfast.rules.workflows.signal_types import refused
 from holdfast.workflows.api.definitions import Definition
 from holdfast.workflows.api.error_conversion import text_of
@@ -52,8 +52,8 @@ def check_signal(
     try:
         reader_of(definition.signals[name]).decode(data)
     except (msgspec.DecodeError, TypeError, RecursionError) as problem:
-        misfit = Misfit(workflow=definition.name, signal=name, problem=text_of(problem))
-        raise refused(misfit, instance_id, undone).error() from None
+        mismatch = SignalMismatch(workflow=definition.name, signal=name, problem=text_of(problem))
+        raise refused(mismatch, instance_id, undone).error() from None
 
 
 def published(definitions: Iterable[Definition]) -> dict[str, dict[str, msgspec.Raw]]:

@@ -30,7 +30,7 @@ from holdfast.rules.state import Lane
 from holdfast.rules.workflows.validation import instance_problems
 from holdfast.stores.protocol import View
 from holdfast.stores.sidecar.protocol import Blobs
-from holdfast.workflows.provider.field_types import MAX_INT, SURROGATE, is_writable, misfit_in
+from holdfast.workflows.provider.field_types import MAX_INT, SURROGATE, find_field_error, is_writable
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -189,7 +189,7 @@ def struct_of(operation: str, field: str, struct: Any, kind: Any, path: str = ""
     """Take a struct whose fields, at any depth, are of their types. `path` is put before the name of a field."""
     typed(operation, field, struct, kind)
     try:
-        wrong = misfit_in(struct, path)
+        wrong = find_field_error(struct, path)
     except RecursionError:
         refuse(operation, f"invalid {field}: nested too deep to be stored")
     if wrong is not None:

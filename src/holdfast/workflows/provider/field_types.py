@@ -21,10 +21,11 @@ from holdfast.rules.field_checks import shown
 MAX_INT = 1 << 63
 SIGNED = frozenset({"priority"})
 
+_PLAIN: frozenset[type] = frozenset({str, int, bool, NoneType})
 SURROGATE = "a lone surrogate cannot be stored"
 
 
-class Misfit(NamedTuple):
+class FieldError(NamedTuple):
     """A field that does not take its value."""
 
     #: From the struct down: `details.cause.message`, `carry_forward_events[0]`.
@@ -32,33 +33,55 @@ class Misfit(NamedTuple):
     complaint: str
 
 
-def misfit_in(struct: msgspec.Struct, path: str = "") -> Misfit | None:
+def find_field_error(struct: msgspec.Struct, path: str = "") -> FieldError | None:
     """Return the first field of a struct that does not take its value, or None. `path` is put before its name."""
-    for name, hint in _fields(type(struct)):
-        found = _misfit(getattr(struct, name), hint, f"{path}{name}")
-        if found is not None:
-            return found
+    for field in _fields(type(struct)):
+        value = getattr(struct, field.name)
+        if not field.takes_plain(value):
+            found = _find_error(value, field.hint, f"{path}{field.name}")
+            if found is not None:
+                return found
     return None
 
 
+class _Field(NamedTuple):
+    name: str
+    hint: Any
+    #: Plain types among its annotation's.
+    plain: frozenset[type]
+    least: int
+
+    def takes_plain(self, value: Any) -> bool:
+        """Return True for most values, without a closer look; False says nothing."""
+        kind = type(value)
+        if kind not in self.plain:
+            return False
+        if kind is str:
+            return bool(value.isascii())
+        return kind is not int or self.least <= value < MAX_INT
+
+
 @lru_cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
     hints = get_type_hints(kind)
-    return tuple((name, hints[name]) for name in kind.__struct_fields__)
+    return tuple(
+        _Field(name, hints[name], _PLAIN.intersection(_parts(hints[name])), _least(name))
+        for name in kind.__struct_fields__
+    )
 
 
-def _misfit(value: Any, hint: Any, path: str) -> Misfit | None:
+def _find_error(value: Any, hint: Any, path: str) -> FieldError | None:
     """Compare a value with the annotation of its field."""
     if isinstance(value, msgspec.Struct):
-        return misfit_in(value, f"{path}.") if isinstance(value, _parts(hint)) else _other(path, hint, value)
+        return find_field_error(value, f"{path}.") if isinstance(value, _parts(hint)) else _other(path, hint, value)
     for part in _parts(hint):
         origin = get_origin(part)
         if part is NoneType and value is None:
             return None
         if origin is tuple and isinstance(value, tuple | list):
-            return _misfit_among(value, get_args(part), path)
+            return _find_error_among(value, get_args(part), path)
         if part is str and (type(value) is str or (isinstance(value, str) and isinstance(value, Enum))):
-            return None if is_writable(value) else Misfit(path, SURROGATE)
+            return None if is_writable(value) else FieldError(path, SURROGATE)
         if part is int and type(value) is int:
             return _out_of_range(value, path)
         if part is float and type(value) in {int, float}:
@@ -72,28 +95,32 @@ def _misfit(value: Any, hint: Any, path: str) -> Misfit | None:
     return _other(path, hint, value)
 
 
-def _misfit_among(values: Any, kinds: tuple[Any, ...], path: str) -> Misfit | None:
+def _find_error_among(values: Any, kinds: tuple[Any, ...], path: str) -> FieldError | None:
     """Compare each of several values with the annotation of its place; `...` repeats the one before it."""
     if kinds[-1] is not ... and len(values) != len(kinds):
-        return Misfit(path, f"must have {len(kinds)} parts, has {len(values)}")
+        return FieldError(path, f"must have {len(kinds)} parts, has {len(values)}")
     for at, value in enumerate(values):
-        found = _misfit(value, kinds[0 if kinds[-1] is ... else at], f"{path}[{at}]")
+        found = _find_error(value, kinds[0 if kinds[-1] is ... else at], f"{path}[{at}]")
         if found is not None:
             return found
     return None
 
 
-def _out_of_range(number: int, path: str) -> Misfit | None:
-    least = -MAX_INT if path.rpartition(".")[2] in SIGNED else 0
+def _out_of_range(number: int, path: str) -> FieldError | None:
+    least = _least(path.rpartition(".")[2])
     if least <= number < MAX_INT:
         return None
-    return Misfit(path, f"must be between {'-2**63' if least else 0} and 2**63 - 1, is {shown(number)}")
+    return FieldError(path, f"must be between {'-2**63' if least else 0} and 2**63 - 1, is {shown(number)}")
 
 
-def _not_finite(number: float, path: str) -> Misfit | None:
+def _least(name: str) -> int:
+    return -MAX_INT if name in SIGNED else 0
+
+
+def _not_finite(number: float, path: str) -> FieldError | None:
     # Of a large int not even this could be asked.
     fits = -MAX_INT < number < MAX_INT if isinstance(number, int) else math.isfinite(number)
-    return None if fits else Misfit(path, f"must be a finite number, is {shown(number)}")
+    return None if fits else FieldError(path, f"must be a finite number, is {shown(number)}")
 
 
 def is_writable(text: str) -> bool:
@@ -105,11 +132,11 @@ def is_writable(text: str) -> bool:
     return True
 
 
-def _other(path: str, hint: Any, value: Any) -> Misfit:
+def _other(path: str, hint: Any, value: Any) -> FieldError:
     """Say what a field takes instead."""
     wanted = " or ".join(dict.fromkeys(_named(part) for part in _parts(hint)))
     found = f"{value!r:.80}" if isinstance(value, str) else _kind(value)
-    return Misfit(path, f"must be {wanted}, is {found}")
+    return FieldError(path, f"must be {wanted}, is {found}")
 
 
 def _kind(value: object) -> str:

@@ -27,8 +27,11 @@ def content_of(blobs: Blobs, raw: msgspec.Raw) -> bytes:
 
 def whole(blobs: Blobs, raw: msgspec.Raw) -> bytes:
     """Give an encoded item or event with everything in it that the record only names."""
-    text = content_of(blobs, raw)
-    if ref_in(raw) is not None or b'"$blob"' not in text:
+    ref = ref_in(raw)
+    if ref is not None:
+        return blobs.get(ref.digest)
+    text = bytes(raw)
+    if b'"$blob"' not in text:
         return text
     fields = _fields.decode(text)
     for name, value in fields.items():
