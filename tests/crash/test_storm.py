@@ -31,12 +31,12 @@ from holdfast.model.workflows import event_kinds
 from holdfast.model.workflows.instances import Message
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
-PLAN = Plan(200, 12, 60.0) if SOAK else Plan(40, 12, 6.0)
-REMOTE_PLAN = PLAN if SOAK else Plan(24, 8, 4.0)
+PLAN = Plan(200, 12, 60.0) if SOAK else Plan(40, 12, 10.0)
+REMOTE_PLAN = PLAN if SOAK else Plan(24, 8, 10.0)
 #: Of processes alone on their store, which begin anew all the time; on `dir:` each commit waits for the disk.
 ALONE_PLANS = {
-    "wal": PLAN if SOAK else Plan(24, 8, 4.0),
-    "dir": Plan(100, 8, 60.0) if SOAK else Plan(8, 4, 3.0),
+    "wal": PLAN if SOAK else Plan(24, 8, 10.0),
+    "dir": Plan(100, 8, 60.0) if SOAK else Plan(8, 4, 10.0),
 }
 PROCESSES = 3
 #: Seconds that a process works before it is killed or stopped, at least and at most.
